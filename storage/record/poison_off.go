@@ -1,0 +1,6 @@
+//go:build !invariants
+
+package record
+
+// poison leaves pooled buffers alone in ordinary builds.
+func poison([]byte) {}
