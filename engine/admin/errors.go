@@ -1,0 +1,66 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/posthouse/posthouse/engine/config"
+	"github.com/posthouse/posthouse/storage/record"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// fail makes an answerable error with a text for people.
+func fail(code *kerr.Error, format string, args ...any) error {
+	return &record.Error{Kerr: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// answer turns an error into a response's code and message. A bad config is
+// INVALID_CONFIG; an error without a code is UNKNOWN_SERVER_ERROR, whose text
+// does not leave the broker.
+func (h *Handlers) answer(api string, err error) (int16, *string) {
+	var (
+		texted   *record.Error
+		coded    *kerr.Error
+		badValue *config.Error
+		badRule  config.RuleError
+	)
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &texted):
+		if texted.Message != "" {
+			return texted.Kerr.Code, &texted.Message
+		}
+		return texted.Kerr.Code, text(texted.Kerr)
+	case errors.As(err, &coded):
+		return coded.Code, text(coded)
+	case errors.As(err, &badValue), errors.As(err, &badRule):
+		message := err.Error()
+		return kerr.InvalidConfig.Code, &message
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return kerr.RequestTimedOut.Code, text(kerr.RequestTimedOut)
+	default:
+		h.Logger.Error("request failed", "api", api, "error", err)
+		return kerr.UnknownServerError.Code, text(kerr.UnknownServerError)
+	}
+}
+
+// code is answer for the responses that have no place for a message.
+func (h *Handlers) code(api string, err error) int16 {
+	code, _ := h.answer(api, err)
+	return code
+}
+
+// text is the message that Kafka puts beside a code that comes without one of
+// its own; clients print it.
+func text(code *kerr.Error) *string {
+	if s, ok := kafkaTexts[code.Code]; ok {
+		return &s
+	}
+	return &code.Description
+}
+
+// kafkaTexts are the default messages of Errors.java for the codes that these
+// handlers give.
+var kafkaTexts = map[int16]string{}
