@@ -21,8 +21,10 @@
 //     anything is allocated for it.
 //
 // It is stricter in two places where Kafka would go on with misread data: the
-// size of a known tagged field must be the size of its content, and an array
-// holds at most MaxElements elements.
+// size of a known tagged field must be the size of its content, and the arrays of
+// a message hold at most MaxElements elements together.
+//
+// Bytes behind the last field are ignored, as Kafka ignores them.
 //
 // Every error is a *DecodeError that names the message, field and byte position.
 // No input makes a decoder panic. An encoder panics ("BUG: …") only for a

@@ -54,8 +54,8 @@ type ForgottenTopic struct {
 	Partitions []int32
 }
 
-// Reset drops every reference to the frame, and arrays of unusual size, so that r
-// may wait in a pool, and sets the defaults of a consumer's sessionless request.
+// Reset drops the references of the last Decode to its frame, and arrays of unusual
+// size, so that r may wait in a pool, and sets the defaults of a consumer's sessionless request.
 // Decode needs no Reset before it.
 func (r *FetchRequest) Reset() {
 	*r = FetchRequest{

@@ -11,7 +11,8 @@ type FetchResponse struct {
 	Topics        []FetchTopicResponse
 	NodeEndpoints []NodeEndpoint // v16+, tagged (KIP-951)
 
-	aborted []AbortedTransaction // what Partitions[i].Aborted are slices of, after Decode
+	partitions []FetchPartitionResponse // what Topics[i].Partitions are slices of
+	aborted    []AbortedTransaction     // what their Aborted are slices of, after Decode
 }
 
 // FetchTopicResponse is the answer for one topic.
@@ -77,42 +78,34 @@ type Splicer interface {
 	Splice(dst []byte, p *FetchPartitionResponse) []byte
 }
 
-// Reset empties r for the next answer or a wait in a pool, and drops its
-// references to names and frames.
+// Reset empties r for the next answer or a wait in a pool: it drops the references
+// to names, messages and frames, and arrays of unusual size.
 func (r *FetchResponse) Reset() {
-	topics := r.Topics[:cap(r.Topics)]
-	if len(topics) > maxRetained {
-		topics = nil
+	*r = FetchResponse{
+		Topics: recycle(r.Topics), NodeEndpoints: recycle(r.NodeEndpoints), partitions: recycle(r.partitions),
+		aborted: recycle(r.aborted),
 	}
-	for i := range topics {
-		topics[i] = FetchTopicResponse{Partitions: recycle(topics[i].Partitions)}
-	}
-	*r = FetchResponse{Topics: topics[:0], NodeEndpoints: recycle(r.NodeEndpoints), aborted: recycle(r.aborted)}
 }
 
 // AddTopic appends a topic without name, id and partitions; the pointer is good
 // until the next AddTopic.
 func (r *FetchResponse) AddTopic() *FetchTopicResponse {
-	n := len(r.Topics)
-	if n < cap(r.Topics) {
-		r.Topics = r.Topics[:n+1]
-	} else {
-		r.Topics = append(r.Topics, FetchTopicResponse{})
-	}
-	t := &r.Topics[n]
-	*t = FetchTopicResponse{Partitions: t.Partitions[:0]}
-	return t
+	r.Topics = append(r.Topics, FetchTopicResponse{})
+	return &r.Topics[len(r.Topics)-1]
 }
 
-// AddPartition appends a partition without error, records (empty, not null) and
-// aborted transactions (null), all offsets, leaders and replicas -1; the pointer
-// is good until the next AddPartition of the topic.
-func (t *FetchTopicResponse) AddPartition(index int32) *FetchPartitionResponse {
-	t.Partitions = append(t.Partitions, FetchPartitionResponse{
+// AddPartition appends a partition to the last topic: no error, empty records (not
+// null), null aborted transactions, all offsets, leaders and replicas -1. The
+// pointer is good until the next AddPartition.
+func (r *FetchResponse) AddPartition(index int32) *FetchPartitionResponse {
+	t := &r.Topics[len(r.Topics)-1]
+	start := len(r.partitions) - len(t.Partitions)
+	r.partitions = append(r.partitions, FetchPartitionResponse{
 		Index: index, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1,
 		DivergingEpoch: noDivergence, CurrentLeader: noLeader, SnapshotID: noSnapshot, PreferredReadReplica: -1,
 	})
-	return &t.Partitions[len(t.Partitions)-1]
+	t.Partitions = r.partitions[start:len(r.partitions):len(r.partitions)]
+	return &r.partitions[len(r.partitions)-1]
 }
 
 // Append appends the response's body in version; s puts the records in their

@@ -12,9 +12,8 @@ func (r *FetchResponse) Decode(version int16, body []byte) error {
 	}
 	flexible := version >= FetchFlexibleVersion
 	r.ErrorCode, r.SessionID = 0, 0
-	r.Topics = r.Topics[:0]
+	r.Topics, r.partitions, r.aborted = r.Topics[:0], r.partitions[:0], r.aborted[:0]
 	r.NodeEndpoints = r.NodeEndpoints[:0]
-	r.aborted = r.aborted[:0]
 	r.ThrottleMs = in.int32("ThrottleTimeMs")
 	if version >= 7 {
 		r.ErrorCode = in.int16("ErrorCode")
@@ -41,7 +40,7 @@ func (r *FetchResponse) decodeTopic(in *reader, version int16, t *FetchTopicResp
 	}
 	n := in.count("Responses.Partitions", flexible, leastFetchPartitionResponse(version))
 	for ; n > 0 && in.ok(); n-- {
-		r.decodePartition(in, version, t.AddPartition(in.int32("Responses.Partitions.PartitionIndex")))
+		r.decodePartition(in, version, r.AddPartition(in.int32("Responses.Partitions.PartitionIndex")))
 	}
 	if flexible {
 		in.skipTags("Responses tags")

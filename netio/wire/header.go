@@ -30,7 +30,7 @@ func ParseRequestHeader(payload []byte, flexible func(key, version int16) bool) 
 	h.CorrelationID = r.int32("CorrelationId")
 	h.ClientID = r.nullableString("ClientId", false)
 	if r.ok() && flexible(h.Key, h.Version) {
-		r.skipTags("RequestHeader")
+		r.skipTags("header tags")
 	}
 	if !r.ok() {
 		return h, r.fault("RequestHeader", 1)
@@ -52,12 +52,12 @@ func AppendRequestHeader(dst []byte, key, version int16, correlationID int32, cl
 	return dst
 }
 
-// AppendResponseHeader appends the header of a response to a request of key and
-// version: v1 (with an empty section of tagged fields) if that version is
-// flexible, else v0. ApiVersions always has v0, because its answer may go to a
-// client that knows no version yet (KIP-511).
-func AppendResponseHeader(dst []byte, key, version int16, correlationID int32, flexible bool) []byte {
-	_ = version // the seam names it: every header rule so far depends on key and flexible only
+// AppendResponseHeader appends the header of a response to a request of that key
+// and version (of which no rule depends on more than flexible): v1, with an empty
+// section of tagged fields, if that version is flexible, else v0. ApiVersions
+// always has v0, because its answer may go to a client that knows no version yet
+// (KIP-511).
+func AppendResponseHeader(dst []byte, key, _ int16, correlationID int32, flexible bool) []byte {
 	dst = appendInt32(dst, correlationID)
 	if flexible && key != KeyApiVersions {
 		dst = append(dst, 0)
@@ -71,7 +71,7 @@ func ParseResponseHeader(payload []byte, key int16, flexible bool) (correlationI
 	r := reader{buf: payload}
 	correlationID = r.int32("CorrelationId")
 	if flexible && key != KeyApiVersions {
-		r.skipTags("ResponseHeader")
+		r.skipTags("header tags")
 	}
 	if !r.ok() {
 		return correlationID, nil, r.fault("ResponseHeader", 0)

@@ -27,8 +27,8 @@ type ProducePartition struct {
 	Records []byte // slice of the frame; nil = null
 }
 
-// Reset drops every reference to the frame, and arrays of unusual size, so that r
-// may wait in a pool. Decode needs no Reset before it.
+// Reset drops the references of the last Decode to its frame, and arrays of unusual
+// size, so that r may wait in a pool. Decode needs no Reset before it.
 func (r *ProduceRequest) Reset() {
 	r.TransactionalID = nil
 	r.Acks, r.TimeoutMs = 0, 0
@@ -141,12 +141,12 @@ func extend[T any](arena []T, n int) (grown, part []T) {
 	return grown, grown[start : start+n : start+n]
 }
 
-// recycle clears s up to its capacity for a wait in a pool, or drops it if it is
-// of unusual size.
+// recycle clears s for a wait in a pool, or drops it if it is of unusual size. What
+// lies beyond its length was cleared by an earlier recycle.
 func recycle[T any](s []T) []T {
 	if cap(s) > maxRetained {
 		return nil
 	}
-	clear(s[:cap(s)])
+	clear(s)
 	return s[:0]
 }

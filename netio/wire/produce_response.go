@@ -7,6 +7,8 @@ type ProduceResponse struct {
 	Topics        []ProduceTopicResponse
 	ThrottleMs    int32
 	NodeEndpoints []NodeEndpoint // v10+, tagged (KIP-951)
+
+	partitions []ProducePartitionResponse // what Topics[i].Partitions are slices of
 }
 
 // ProduceTopicResponse is the answer for one topic.
@@ -34,40 +36,31 @@ type RecordError struct {
 	Message    string // "" = null
 }
 
-// Reset empties r for the next answer or a wait in a pool, and drops its
-// references to names, messages and frames.
+// Reset empties r for the next answer or a wait in a pool: it drops the references
+// to names, messages and frames, and arrays of unusual size.
 func (r *ProduceResponse) Reset() {
-	topics := r.Topics[:cap(r.Topics)]
-	if len(topics) > maxRetained {
-		topics = nil
+	*r = ProduceResponse{
+		Topics: recycle(r.Topics), NodeEndpoints: recycle(r.NodeEndpoints), partitions: recycle(r.partitions),
 	}
-	for i := range topics {
-		topics[i] = ProduceTopicResponse{Partitions: recycle(topics[i].Partitions)}
-	}
-	*r = ProduceResponse{Topics: topics[:0], NodeEndpoints: recycle(r.NodeEndpoints)}
 }
 
 // AddTopic appends a topic without name, id and partitions; the pointer is good
 // until the next AddTopic.
 func (r *ProduceResponse) AddTopic() *ProduceTopicResponse {
-	n := len(r.Topics)
-	if n < cap(r.Topics) {
-		r.Topics = r.Topics[:n+1]
-	} else {
-		r.Topics = append(r.Topics, ProduceTopicResponse{})
-	}
-	t := &r.Topics[n]
-	*t = ProduceTopicResponse{Partitions: t.Partitions[:0]}
-	return t
+	r.Topics = append(r.Topics, ProduceTopicResponse{})
+	return &r.Topics[len(r.Topics)-1]
 }
 
-// AddPartition appends a partition without error, its offsets, time and leader -1;
-// the pointer is good until the next AddPartition of the topic.
-func (t *ProduceTopicResponse) AddPartition(index int32) *ProducePartitionResponse {
-	t.Partitions = append(t.Partitions, ProducePartitionResponse{
+// AddPartition appends a partition to the last topic, without error, its offsets,
+// time and leader -1; the pointer is good until the next AddPartition.
+func (r *ProduceResponse) AddPartition(index int32) *ProducePartitionResponse {
+	t := &r.Topics[len(r.Topics)-1]
+	start := len(r.partitions) - len(t.Partitions)
+	r.partitions = append(r.partitions, ProducePartitionResponse{
 		Index: index, BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, CurrentLeader: noLeader,
 	})
-	return &t.Partitions[len(t.Partitions)-1]
+	t.Partitions = r.partitions[start:len(r.partitions):len(r.partitions)]
+	return &r.partitions[len(r.partitions)-1]
 }
 
 // Append appends the response's body in version. Fields that the version lacks are
@@ -127,10 +120,10 @@ func (r *ProduceResponse) Decode(version int16, body []byte) error {
 		return in.fault("ProduceResponse", version)
 	}
 	flexible := version >= ProduceFlexibleVersion
-	r.Topics = r.Topics[:0]
+	r.Topics, r.partitions = r.Topics[:0], r.partitions[:0]
 	r.NodeEndpoints = r.NodeEndpoints[:0]
 	for n := in.count("Responses", flexible, leastProduceTopic(version)); n > 0 && in.ok(); n-- {
-		r.AddTopic().decode(&in, version)
+		r.decodeTopic(&in, version, r.AddTopic())
 	}
 	r.ThrottleMs = in.int32("ThrottleTimeMs")
 	if flexible {
@@ -142,7 +135,7 @@ func (r *ProduceResponse) Decode(version int16, body []byte) error {
 	return nil
 }
 
-func (t *ProduceTopicResponse) decode(in *reader, version int16) {
+func (r *ProduceResponse) decodeTopic(in *reader, version int16, t *ProduceTopicResponse) {
 	flexible := version >= ProduceFlexibleVersion
 	if version >= 13 {
 		t.ID = in.uuid("Responses.TopicId")
@@ -151,7 +144,7 @@ func (t *ProduceTopicResponse) decode(in *reader, version int16) {
 	}
 	n := in.count("Responses.PartitionResponses", flexible, leastProducePartitionResponse(version))
 	for ; n > 0 && in.ok(); n-- {
-		t.AddPartition(in.int32("Responses.PartitionResponses.Index")).decode(in, version)
+		r.AddPartition(in.int32("Responses.PartitionResponses.Index")).decode(in, version)
 	}
 	if flexible {
 		in.skipTags("Responses tags")

@@ -43,9 +43,12 @@ type reader struct {
 	buf []byte
 	pos int
 
+	elements int // of all arrays so far, at most MaxElements
+
 	kind   errorKind
 	field  string // of the first fault
 	at     int    // position of the first fault
+	left   int    // bytes that were unread then
 	detail int64  // the length, count or tag that was wrong
 }
 
@@ -54,25 +57,24 @@ func (r *reader) ok() bool { return r.kind == faultNone }
 // fail notes the first fault; position is where the wrong value starts.
 func (r *reader) fail(kind errorKind, field string, position int, detail int64) {
 	if r.kind == faultNone {
-		r.kind, r.field, r.at, r.detail = kind, field, position, detail
+		r.kind, r.field, r.at, r.left, r.detail = kind, field, position, len(r.buf)-r.pos, detail
 	}
 }
 
 // fault makes the error of the first fault.
 func (r *reader) fault(message string, version int16) error {
-	left := len(r.buf) - r.at
 	var reason string
 	switch r.kind {
 	case faultTruncated:
-		reason = fmt.Sprintf("needs %d bytes, %d remain", r.detail, left)
+		reason = fmt.Sprintf("needs %d bytes, %d remain", r.detail, r.left)
 	case faultNull:
 		reason = "null, but the field is not nullable"
 	case faultLength:
 		reason = fmt.Sprintf("invalid length %d", r.detail)
 	case faultCount:
-		reason = fmt.Sprintf("count %d is more than the remaining %d bytes can hold", r.detail, left)
+		reason = fmt.Sprintf("count %d is more than the remaining %d bytes can hold", r.detail, r.left)
 	case faultElements:
-		reason = fmt.Sprintf("more than %d elements", MaxElements)
+		reason = fmt.Sprintf("count %d makes more than %d elements in one message", r.detail, MaxElements)
 	case faultVarint:
 		reason = "varint does not fit in 32 bits"
 	case faultTagVersion:
@@ -250,10 +252,11 @@ func (r *reader) nullableCount(field string, compact bool, least int) int {
 	case n > int64((len(r.buf)-r.pos)/least):
 		r.fail(faultCount, field, at, n)
 		return 0
-	case n > MaxElements:
+	case n > int64(MaxElements-r.elements):
 		r.fail(faultElements, field, at, n)
 		return 0
 	}
+	r.elements += int(n)
 	return int(n)
 }
 

@@ -21,9 +21,9 @@ const (
 	FetchFlexibleVersion int16 = 12
 )
 
-// MaxElements bounds each array of a message, beyond what its bytes could hold:
-// an empty topic is three bytes on the wire and 64 in memory, so that the
-// largest frame would otherwise be worth gigabytes.
+// MaxElements bounds the elements of all arrays of one message, beyond what its
+// bytes could hold: an empty topic is three bytes on the wire and 64 in memory, so
+// that the largest frame would otherwise be worth gigabytes.
 const MaxElements = 1 << 20
 
 // maxRetained is the number of elements an array may keep when its owner goes
