@@ -1,0 +1,402 @@
+package netio
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// backlogBytesMax and backlogMax bound the requests of one connection that
+	// are cut but may not start yet.
+	backlogBytesMax = 64 << 10
+	backlogMax      = 64
+	// unansweredMax bounds those that the handler has.
+	unansweredMax = 1024
+	// heldBytesMax bounds a connection's unreleased frames; one frame may
+	// exceed it.
+	heldBytesMax = 16 << 20
+)
+
+// Conn is one connection. It belongs to its loop's goroutine; only ID, Loop,
+// RemoteAddr and Listener may be called from elsewhere.
+//
+// Its requests form one list in order of arrival: first those that are
+// answered or with the handler, then, from next on, those that wait to start.
+// Replies leave from the head of the list only.
+type Conn struct {
+	// State is the handler's own.
+	State any
+
+	loop     *Loop
+	listener *listener
+	remote   netip.AddrPort
+	id       uint64
+	fd       int
+	slot     uint32
+	// gen tells this use of the slot from earlier ones in late events.
+	gen uint32
+
+	// The list of requests.
+	first, last, next *Request
+	// unanswered counts those the handler has, waiting those before it.
+	unanswered, waiting int
+	waitingBytes        int64
+	// held is the bytes of unreleased payloads, the one being received
+	// included.
+	held int64
+	// owed is the bytes of finished replies that are not sent.
+	owed int64
+
+	// The frame cutter: an incomplete length prefix, or a frame that is being
+	// received into its own buffer and how much of it is there.
+	head    [prefixBytes]byte
+	headLen int
+	frame   *Request
+	got     int
+
+	closeReason error
+	muteTimer   *Timer
+	idleTimer   Timer
+	lastActive  Instant
+
+	readyNext, dirtyNext *Conn
+	isReady, isDirty     bool
+	isHungry             bool
+
+	closed bool
+	// exclusive says that a request that is not pipelined is unanswered.
+	exclusive bool
+	// failing says that a request was ended by Fail: no more are started.
+	failing bool
+	// ended says that the peer will send no more.
+	ended bool
+	muted bool
+	// large says that the last frame was long, so the next likely is.
+	large bool
+	// full says that the socket takes no more output for now.
+	full bool
+
+	// The poller's own.
+	readable bool  // epoll: the kernel said so and nothing said otherwise
+	hangUp   bool  // epoll: a short read is not the end of what there is
+	lowWater int   // epoll: SO_RCVLOWAT as set
+	ring     rings // io_uring: what is in flight
+}
+
+// rings is what io_uring has in flight for a connection.
+type rings struct {
+	// receiving is the kind of receive that is armed, zero if none.
+	receiving uint8
+	cancelled bool
+	polling   bool
+	// starved says that a receive ended for want of provided buffers.
+	starved bool
+}
+
+// Loop is the loop that the connection belongs to.
+func (c *Conn) Loop() *Loop { return c.loop }
+
+// ID is unique in the server's life.
+func (c *Conn) ID() uint64 { return c.id }
+
+// RemoteAddr is the peer's address; an IPv4 one is never in mapped form.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// LocalAddr is our end's address, asked from the kernel each time.
+func (c *Conn) LocalAddr() netip.AddrPort {
+	sa, err := unix.Getsockname(c.fd)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return addrPort(sa)
+}
+
+// Listener is the name given to [Server.Listen].
+func (c *Conn) Listener() string { return c.listener.name }
+
+// Close closes the connection at the end of the turn, after what replies the
+// socket takes at once. The first reason counts.
+func (c *Conn) Close(reason error) {
+	if c.closeReason == nil {
+		if reason == nil {
+			reason = ErrServerClosed
+		}
+		c.closeReason = reason
+		c.loop.markDirty(c)
+	}
+}
+
+// Mute stops reading and starting requests for d, as a broken quota demands;
+// the replies that are due still go out. A later call moves the end.
+func (c *Conn) Mute(d time.Duration) {
+	if c.closed {
+		return
+	}
+	if c.muteTimer == nil {
+		c.muteTimer = NewTimer((*unmuteTask)(c))
+	}
+	c.muted = true
+	c.loop.AddTimer(c.muteTimer, c.loop.now+Instant(d))
+	c.loop.markDirty(c)
+}
+
+// Unmute ends a Mute early.
+func (c *Conn) Unmute() {
+	if c.muted && !c.closed {
+		c.muted = false
+		c.loop.StopTimer(c.muteTimer)
+		c.loop.markReady(c)
+	}
+}
+
+type unmuteTask Conn
+
+func (t *unmuteTask) Run(*Loop) { (*Conn)(t).Unmute() }
+
+// push appends a request that is cut.
+func (c *Conn) push(r *Request) {
+	r.state = requestWaiting
+	if c.last == nil {
+		c.first = r
+	} else {
+		c.last.next = r
+	}
+	c.last = r
+	if c.next == nil {
+		c.next = r
+	}
+	c.waiting++
+	c.waitingBytes += int64(len(r.payload))
+}
+
+// pop takes the head of the list, which is answered and sent.
+func (c *Conn) pop() *Request {
+	r := c.first
+	c.first = r.next
+	if c.first == nil {
+		c.last = nil
+	}
+	r.next = nil
+	return r
+}
+
+// mayStart reports whether requests may be handed to the handler.
+func (c *Conn) mayStart() bool {
+	return !c.muted && !c.failing && c.closeReason == nil && !c.closed
+}
+
+// admit starts every waiting request that may start.
+func (l *Loop) admit(c *Conn) {
+	for r := c.next; r != nil && c.mayStart(); r = c.next {
+		if r.state == requestWaiting && !r.peeked {
+			r.peeked = true
+			r.pipelined = l.server.handler.Pipelined(r.payload)
+			r.api, r.version = peekAPI(r.payload)
+		}
+		if c.unanswered > 0 && (c.exclusive || !r.pipelined || c.unanswered >= unansweredMax) {
+			return
+		}
+		c.exclusive = !r.pipelined
+		c.next = r.next
+		c.waiting--
+		c.waitingBytes -= int64(len(r.payload))
+		c.unanswered++
+		r.state = requestAdmitted
+		l.active = true
+		l.server.handler.Request(c, r)
+	}
+}
+
+// mayReceive reports whether more may be read from the connection. A frame
+// that was begun has its memory and is always finished.
+func (c *Conn) mayReceive() bool {
+	if c.ended || !c.mayStart() || c.loop.draining {
+		return false
+	}
+	if c.frame != nil {
+		return true
+	}
+	if c.waiting >= backlogMax || c.waitingBytes >= backlogBytesMax ||
+		c.unanswered >= unansweredMax || c.held >= heldBytesMax ||
+		c.owed > c.loop.server.config.OutputBytesMax {
+		return false
+	}
+	return !c.loop.starves(c)
+}
+
+// starves reports whether request memory is used up, and if so has c looked
+// at again when there is some.
+func (l *Loop) starves(c *Conn) bool {
+	b := &l.server.budget
+	if !b.exhausted() {
+		return false
+	}
+	if !c.isHungry {
+		c.isHungry = true
+		l.hungry = append(l.hungry, c)
+	}
+	b.starved.Store(true)
+	// Memory released before the mark was set woke nobody.
+	return b.exhausted()
+}
+
+// feedTask looks again at the connections stopped for want of memory.
+type feedTask struct{}
+
+func (feedTask) Run(l *Loop) {
+	n := len(l.hungry)
+	for i := range n {
+		c := l.hungry[i]
+		c.isHungry = false
+		if !c.closed {
+			l.poll.inputChanged(c)
+		}
+	}
+	l.hungry = append(l.hungry[:0], l.hungry[n:]...)
+}
+
+// settle sends what is finished, closes what is over, and otherwise lets the
+// connection go on. It is the only place that closes a connection, but for
+// shutdown and the idle timer.
+func (l *Loop) settle(c *Conn) {
+	if c.closed {
+		return
+	}
+	l.flush(c)
+	switch {
+	case c.closeReason != nil:
+		l.closeConn(c, c.closeReason)
+		return
+	case c.first == nil && c.ended:
+		l.closeConn(c, ErrPeerClosed)
+		return
+	case c.first == nil && l.draining:
+		l.closeConn(c, ErrShutdown)
+		return
+	}
+	if c.next != nil && c.mayStart() && (c.unanswered == 0 || !c.exclusive && c.next.pipelined && c.unanswered < unansweredMax) {
+		l.markReady(c)
+	}
+	l.poll.inputChanged(c)
+}
+
+// closeConn ends c at once.
+func (l *Loop) closeConn(c *Conn, reason error) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	api, version := int16(-1), int16(-1)
+	var held *Request
+	for r := c.first; r != nil; {
+		next := r.next
+		r.next = nil
+		if r.failed != nil || held == nil && r.state == requestAdmitted {
+			held = r
+			api, version = r.api, r.version
+		}
+		r.dead.Store(true)
+		if r.state != requestAdmitted {
+			l.recycle(r)
+		}
+		r = next
+	}
+	c.first, c.last, c.next = nil, nil, nil
+	l.StopTimer(&c.idleTimer)
+	if c.muteTimer != nil {
+		l.StopTimer(c.muteTimer)
+	}
+	l.poll.remove(c)
+	l.server.connClosed(c)
+	l.server.closeLog.closed(c, reason, api, version)
+	l.server.handler.Closed(c, reason)
+	l.active = true
+}
+
+// forget frees what the kernel could still write to, and the slot: the last
+// step of a close.
+func (l *Loop) forget(c *Conn) {
+	if c.frame != nil {
+		l.recycle(c.frame)
+		c.frame = nil
+	}
+	l.conns.release(c)
+}
+
+// idleTask closes the connection if nothing happened for long enough, else
+// looks again later: one timer setting per connection and idle timeout.
+type idleTask Conn
+
+func (t *idleTask) Run(l *Loop) {
+	c := (*Conn)(t)
+	timeout := Instant(l.server.config.IdleTimeout)
+	last := c.lastActive
+	if c.unanswered > 0 {
+		// An answer is owed by us, so the silence is ours.
+		last = l.now
+	} else if c.frame != nil {
+		// Bytes of a large frame may arrive without a wake-up.
+		last = max(last, l.now-sinceReceived(c.fd))
+	}
+	if due := last + timeout; due > l.now {
+		l.AddTimer(&c.idleTimer, due)
+		return
+	}
+	l.closeConn(c, ErrIdle)
+}
+
+// sinceReceived asks TCP when data last came in.
+func sinceReceived(fd int) Instant {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return Instant(1) << 62
+	}
+	return Instant(info.Last_data_recv) * Instant(time.Millisecond)
+}
+
+// connTable finds a connection by the number that travels through the kernel.
+type connTable struct {
+	slots []*Conn
+	gens  []uint32
+	free  []uint32
+	used  int
+}
+
+func (t *connTable) insert(c *Conn) {
+	if n := len(t.free); n > 0 {
+		c.slot = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else {
+		c.slot = uint32(len(t.slots))
+		t.slots = append(t.slots, nil)
+		t.gens = append(t.gens, 0)
+	}
+	t.gens[c.slot] = (t.gens[c.slot] + 1) & genMask
+	c.gen = t.gens[c.slot]
+	t.slots[c.slot] = c
+	t.used++
+}
+
+func (t *connTable) release(c *Conn) {
+	if t.slots[c.slot] != c {
+		panic("BUG: netio: connection forgotten twice")
+	}
+	t.slots[c.slot] = nil
+	t.free = append(t.free, c.slot)
+	t.used--
+}
+
+// lookup returns nil for a connection that is gone.
+func (t *connTable) lookup(slot, gen uint32) *Conn {
+	if int(slot) < len(t.slots) {
+		if c := t.slots[slot]; c != nil && c.gen == gen {
+			return c
+		}
+	}
+	return nil
+}
+
+// genMask keeps a generation in the 24 bits that user data has for it.
+const genMask = 1<<24 - 1

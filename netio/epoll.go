@@ -1,0 +1,256 @@
+package netio
+
+import (
+	"io"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	epollEventsMax = 256
+	// epollTurnBytes is the share of one connection in one turn, for input.
+	epollTurnBytes = 256 << 10
+	// lowWaterMin is the rest of a frame from which on it pays to be woken only
+	// when all of it is there.
+	lowWaterMin = 32 << 10
+
+	// Tags of event data: kind in the top byte, then generation, then slot.
+	kindConn   = 0
+	kindListen = 1
+	kindWake   = 2
+)
+
+func eventData(kind uint8, gen, slot uint32) uint64 {
+	return uint64(kind)<<56 | uint64(gen&genMask)<<32 | uint64(slot)
+}
+
+func splitEventData(d uint64) (kind uint8, gen, slot uint32) {
+	return uint8(d >> 56), uint32(d>>32) & genMask, uint32(d)
+}
+
+// epollPoller watches every socket once, edge-triggered, for input and output
+// together: after that a connection costs no epoll_ctl, muted or not, full or
+// not. What the edge said is kept in Conn.readable and Conn.full.
+type epollPoller struct {
+	loop   *Loop
+	fd     int
+	wakeFD int
+	// busy says that the last wait found something, so the next one is tried
+	// without sleeping, as a raw call.
+	busy   bool
+	events [epollEventsMax]unix.EpollEvent
+}
+
+func newEpoll(l *Loop) (*epollPoller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	wakeFD, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	p := &epollPoller{loop: l, fd: fd, wakeFD: wakeFD}
+	// Edge-triggered, so that the counter need never be read.
+	if err := p.control(unix.EPOLL_CTL_ADD, wakeFD, unix.EPOLLIN|unix.EPOLLET, eventData(kindWake, 0, 0)); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *epollPoller) control(op, fd int, events uint32, data uint64) error {
+	ev := unix.EpollEvent{Events: events, Fd: int32(uint32(data)), Pad: int32(uint32(data >> 32))}
+	return unix.EpollCtl(p.fd, op, fd, &ev)
+}
+
+func (p *epollPoller) close() {
+	_ = unix.Close(p.wakeFD)
+	_ = unix.Close(p.fd)
+}
+
+func (p *epollPoller) add(c *Conn) error {
+	return p.control(unix.EPOLL_CTL_ADD, c.fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET,
+		eventData(kindConn, c.gen, c.slot))
+}
+
+func (p *epollPoller) remove(c *Conn) {
+	_ = unix.Close(c.fd) // leaves the epoll set by itself
+	p.loop.forget(c)
+}
+
+func (p *epollPoller) watch(ln *listener, on bool) error {
+	if !on {
+		return p.control(unix.EPOLL_CTL_DEL, ln.fd, 0, 0)
+	}
+	return p.control(unix.EPOLL_CTL_ADD, ln.fd, unix.EPOLLIN, eventData(kindListen, 0, uint32(ln.index)))
+}
+
+// awaitWritable needs nothing: the send that met a full socket armed the edge.
+func (p *epollPoller) awaitWritable(*Conn) {}
+
+func (p *epollPoller) wake() { writeEventFD(p.wakeFD) }
+
+func writeEventFD(fd int) {
+	one := uint64(1)
+	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
+}
+
+func (p *epollPoller) inputChanged(c *Conn) {
+	if c.readable && !c.isReady && c.mayReceive() {
+		p.loop.markReady(c)
+	}
+}
+
+func (p *epollPoller) resume(c *Conn) {
+	if c.readable {
+		p.receive(c)
+	}
+}
+
+func (p *epollPoller) wait(d time.Duration) error {
+	n := 0
+	if d == 0 || p.busy {
+		r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),
+			epollEventsMax, 0, 0, 0)
+		if errno != 0 && errno != unix.EINTR {
+			return errno
+		}
+		if errno == 0 {
+			n = int(r)
+		}
+	}
+	p.busy = n > 0
+	if n == 0 && d != 0 {
+		ms := -1
+		if d > 0 {
+			ms = int(min((d+time.Millisecond-1)/time.Millisecond, 1<<30))
+		}
+		var err error
+		if n, err = unix.EpollWait(p.fd, p.events[:], ms); err == unix.EINTR {
+			n = 0
+		} else if err != nil {
+			return err
+		}
+		p.busy = n > 0
+	}
+	if n > 0 {
+		p.loop.mail.asleep.Store(false)
+		p.loop.readClock()
+	}
+	for i := range n {
+		p.dispatch(&p.events[i])
+	}
+	return nil
+}
+
+func (p *epollPoller) dispatch(ev *unix.EpollEvent) {
+	l := p.loop
+	kind, gen, slot := splitEventData(uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32)
+	switch kind {
+	case kindConn:
+		c := l.conns.lookup(slot, gen)
+		if c == nil || c.closed {
+			return
+		}
+		if ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			c.hangUp, c.readable = true, true
+		}
+		if ev.Events&unix.EPOLLOUT != 0 && c.full {
+			l.writable(c)
+		}
+		if ev.Events&unix.EPOLLIN != 0 {
+			c.readable = true
+		}
+		if c.readable && !c.isReady {
+			p.receive(c)
+		}
+	case kindListen:
+		l.server.acceptReady(l, int(slot))
+	case kindWake:
+	}
+}
+
+// receive reads until the socket is drained, the connection had its share, or
+// it may not receive. A short read means drained: what comes later is a new
+// edge. After a hang-up there is none, so then only the end counts.
+func (p *epollPoller) receive(c *Conn) {
+	l := p.loop
+	for share := epollTurnBytes; c.readable && c.mayReceive(); {
+		if share <= 0 {
+			l.markReady(c)
+			return
+		}
+		var dst []byte
+		var ch *chunk
+		if c.frame != nil {
+			dst = c.rest()
+			if len(dst) > 4*epollTurnBytes {
+				dst = dst[:4*epollTurnBytes]
+			}
+		} else {
+			ch = l.receiveChunk()
+			size := receiveBytesMax
+			if c.large {
+				size = headBytes
+			}
+			dst = ch.mem[ch.pos : ch.pos+size]
+		}
+		n, errno := receiveNow(c.fd, dst)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			c.readable = false
+			continue
+		case errno != 0:
+			c.readable = false
+			l.inputEnded(c, errno)
+			return
+		case n == 0:
+			c.readable = false
+			l.inputEnded(c, io.EOF)
+			return
+		}
+		share -= n
+		if n < len(dst) && !c.hangUp {
+			c.readable = false
+		}
+		if ch == nil {
+			l.filled(c, n)
+		} else {
+			l.feedChunk(c, ch, n)
+		}
+		p.setLowWater(c)
+	}
+}
+
+// setLowWater lets the kernel wake us for the rest of a large frame only when
+// all of it is there, and puts things back when it is.
+func (p *epollPoller) setLowWater(c *Conn) {
+	want := 1
+	if c.frame != nil && !c.readable {
+		if rest := len(c.frame.payload) - c.got; rest >= lowWaterMin {
+			want = rest
+		}
+	} else if c.frame != nil {
+		return
+	}
+	if want != c.lowWater {
+		c.lowWater = want
+		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, want)
+	}
+}
+
+// receiveNow is a raw call: with MSG_DONTWAIT it cannot sleep.
+func receiveNow(fd int, p []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)),
+		unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}

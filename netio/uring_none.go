@@ -1,0 +1,11 @@
+//go:build !iouring
+
+package netio
+
+import "errors"
+
+var errNotBuiltIn = errors.New("not built in (build with -tags iouring -ldflags=-checklinkname=0)")
+
+func uringUsable() error { return errNotBuiltIn }
+
+func setupUring(*Loop) error { return errNotBuiltIn }
