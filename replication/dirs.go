@@ -4,31 +4,17 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/posthouse/posthouse/storage"
-	"github.com/posthouse/posthouse/storage/record"
+	"github.com/posthouse/posthouse/replication/meta"
 )
 
-// LogDir is one log directory and what this node keeps in it.
-type LogDir struct {
-	storage.DirInfo
-	Replicas []DirReplica // sorted by partition
-}
-
-// DirReplica is one log in a directory (DescribeLogDirs).
-type DirReplica struct {
-	record.TopicPartition
-	SizeBytes int64
-	// OffsetLag is how far the log's end is behind the HW.
-	OffsetLag int64
-}
-
-// LogDirs describes the directories.
-func (m *Manager) LogDirs() []LogDir {
+// LogDirs describes this node's log directories and the replicas in them,
+// sorted by partition (DescribeLogDirs).
+func (m *Manager) LogDirs() []meta.LogDir {
 	dirs := m.cfg.Storage.Dirs()
-	out := make([]LogDir, len(dirs))
-	at := make(map[string]*LogDir, len(dirs))
+	out := make([]meta.LogDir, len(dirs))
+	at := make(map[string]*meta.LogDir, len(dirs))
 	for i, d := range dirs {
-		out[i].DirInfo = d
+		out[i] = meta.LogDir{Path: d.Path, DirectoryID: d.DirectoryID, TotalBytes: d.Total, FreeBytes: d.Free, Err: d.Err}
 		at[filepath.Clean(d.Path)] = &out[i]
 	}
 	for _, t := range m.index.Load().byName {
@@ -42,12 +28,14 @@ func (m *Manager) LogDirs() []LogDir {
 			}
 			if d := at[filepath.Dir(filepath.Clean(log.Dir()))]; d != nil {
 				o := p.Offsets()
-				d.Replicas = append(d.Replicas, DirReplica{p.tp, log.SizeBytes(), int64(max(o.HW-o.LEO, 0))})
+				d.Replicas = append(d.Replicas, meta.LogDirReplica{TopicPartition: p.tp, SizeBytes: log.SizeBytes(), OffsetLag: int64(max(o.HW-o.LEO, 0))})
 			}
 		}
 	}
 	for i := range out {
-		slices.SortFunc(out[i].Replicas, func(a, b DirReplica) int { return compareTPs(a.TopicPartition, b.TopicPartition) })
+		slices.SortFunc(out[i].Replicas, func(a, b meta.LogDirReplica) int {
+			return compareTPs(a.TopicPartition, b.TopicPartition)
+		})
 	}
 	return out
 }

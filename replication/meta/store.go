@@ -37,9 +37,10 @@ const MaxTxnOps = 1024
 // has a higher one than all before it, across restarts too.
 type Revision int64
 
-// Version identifies one value of one key. It is opaque: compare it for
-// equality only. A key that is deleted and made again never repeats a version
-// that an earlier value had. Zero means "not there".
+// Version identifies one value of one key: it is the Revision of the Txn that
+// wrote it, so that whoever wrote knows it without reading again, and a key
+// that is deleted and made again never repeats a version. Zero means "not
+// there".
 type Version int64
 
 // Entry is a key with its value. Value belongs to the store: do not change it.
@@ -86,7 +87,7 @@ type Event struct {
 }
 
 // Store is a linearisable key-value store. Keys are slash-separated paths of
-// printable ASCII without an empty element; values are small (all of one Txn
+// printable ASCII, neither beginning nor ending with a slash; values are small (all of one Txn
 // together below 1 MiB). All methods may be called from any goroutine and may
 // block: never from an event loop.
 type Store interface {
