@@ -172,12 +172,13 @@ func (r *reader) uvarintSlow(field string) uint32 {
 	return 0
 }
 
-// length reads a 32-bit or, if compact, varint length or count; below 0 is null.
-func (r *reader) length(field string, compact bool) int64 {
+// length reads a 32-bit or, if compact, varint length or count; below 0 is null,
+// to which a varint of 32 bits comes as well, as in Kafka's int.
+func (r *reader) length(field string, compact bool) int {
 	if compact {
-		return int64(r.uvarint(field)) - 1
+		return int(int32(r.uvarint(field) - 1))
 	}
-	return int64(r.int32(field))
+	return int(r.int32(field))
 }
 
 // stringLength reads a 16-bit or, if compact, varint length; below 0 is null.
@@ -186,12 +187,12 @@ func (r *reader) stringLength(field string, compact bool) int {
 		return int(r.int16(field))
 	}
 	at := r.pos
-	n := int64(r.uvarint(field)) - 1
+	n := r.length(field, true)
 	if n > math.MaxInt16 {
-		r.fail(faultLength, field, at, n)
+		r.fail(faultLength, field, at, int64(n))
 		return 0
 	}
-	return int(n)
+	return n
 }
 
 // string reads a string that must not be null.
@@ -216,16 +217,11 @@ func (r *reader) nullableString(field string, compact bool) []byte {
 
 // nullableBytes reads bytes or records; nil is null, none is empty and not nil.
 func (r *reader) nullableBytes(field string, compact bool) []byte {
-	at := r.pos
 	n := r.length(field, compact)
 	if n < 0 {
 		return nil
 	}
-	if n > math.MaxInt32 {
-		r.fail(faultLength, field, at, n)
-		return nil
-	}
-	return r.take(int(n), field)
+	return r.take(n, field)
 }
 
 // count reads the count of an array that must not be null and whose elements
@@ -249,15 +245,15 @@ func (r *reader) nullableCount(field string, compact bool, least int) int {
 		return 0
 	case n < 0:
 		return -1
-	case n > int64((len(r.buf)-r.pos)/least):
-		r.fail(faultCount, field, at, n)
+	case n > (len(r.buf)-r.pos)/least:
+		r.fail(faultCount, field, at, int64(n))
 		return 0
-	case n > int64(MaxElements-r.elements):
-		r.fail(faultElements, field, at, n)
+	case n > MaxElements-r.elements:
+		r.fail(faultElements, field, at, int64(n))
 		return 0
 	}
-	r.elements += int(n)
-	return int(n)
+	r.elements += n
+	return n
 }
 
 // tags reads the number of tagged fields that follow.
