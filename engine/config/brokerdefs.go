@@ -46,11 +46,11 @@ var networkTable = []brokerDef{
 		func(b *Broker, v Value) { b.Rack = v.Str }},
 	{Definition{Name: "process.roles", Type: List, Default: "broker", check: eachOneOf("broker", "controller"),
 		Doc: "Kafka's split of roles. This broker always does both; the key is read so that Kafka's files start a node."}, nil},
-	{Definition{Name: "listeners", Type: List, Default: "PLAINTEXT://127.0.0.1:9092", Update: PerBroker,
+	{Definition{Name: "listeners", Type: List, Default: "PLAINTEXT://127.0.0.1:9092",
 		Doc: "Addresses to listen on, NAME://host:port each. An empty host is every interface, port 0 lets the system choose."}, nil},
-	{Definition{Name: "advertised.listeners", Type: List, Null: true, Update: PerBroker,
+	{Definition{Name: "advertised.listeners", Type: List, Null: true,
 		Doc: "Addresses that clients are told to connect to, by listener name; unset, those of listeners."}, nil},
-	{Definition{Name: "listener.security.protocol.map", Type: String, Default: "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", Update: PerBroker,
+	{Definition{Name: "listener.security.protocol.map", Type: String, Default: "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
 		Doc: "Security protocol of each listener name."}, nil},
 	{Definition{Name: "inter.broker.listener.name", Type: String, Null: true,
 		Doc: "Listener that brokers use among themselves."}, nil},
@@ -106,14 +106,6 @@ var networkTable = []brokerDef{
 	{Definition{Name: "meta.peers", Type: List, Default: "", check: noPeers,
 		Doc: "Members of the embedded metadata store. Empty is a single node, the only form this version serves."}, nil},
 }
-
-// noPeers refuses to start a node that believes itself part of a cluster.
-var noPeers = check{"empty", func(_ string, v Value) (string, string) {
-	if len(v.List) > 0 {
-		return v.String(), "only a single node is served by this version: leave it empty"
-	}
-	return "", ""
-}}
 
 // logTable holds the keys of logs (ServerLogConfigs.java, CleanerConfig.java).
 // Those behind a topic key have no apply: they reach [Broker.TopicDefaults].

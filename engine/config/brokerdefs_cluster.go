@@ -170,14 +170,6 @@ var inertTable = []brokerDef{
 	inert("remote.log.storage.system.enable", Boolean, "false", ReadOnly, noTiering, "Tiered storage. This broker has none: true is refused."),
 }
 
-// noTiering refuses a setting whose silent loss would cost data.
-var noTiering = check{"false", func(_ string, v Value) (string, string) {
-	if v.Bool {
-		return "true", "tiered storage is not available: only false is allowed"
-	}
-	return "", ""
-}}
-
 // inertFamilies are prefixes of Kafka's keys of which none has an effect here
 // and which are not defined one by one.
 var inertFamilies = []string{

@@ -138,26 +138,32 @@ func formatDouble(f float64) string {
 type Error struct {
 	Key, Value string
 	Reason     string
+	Text       string // the whole text, where it has another form
 }
 
 func (e *Error) Error() string {
+	if e.Text != "" {
+		return e.Text
+	}
 	return fmt.Sprintf("Invalid value %s for configuration %s: %s", e.Value, e.Key, e.Reason)
 }
 
 // Parse reads a value and checks it. The error is an [*Error].
 func (d *Definition) Parse(raw string) (Value, error) {
 	v, reason := parseValue(d.Type, strings.TrimSpace(raw))
-	shown := raw
-	if reason == "" && d.check.fail != nil {
-		shown, reason = d.check.fail(d.Name, v)
+	var bad *Error
+	if reason != "" {
+		bad = refuse(d.Name, raw, "%s", reason)
+	} else if d.check.fail != nil {
+		bad = d.check.fail(d.Name, v)
 	}
-	if reason == "" {
+	if bad == nil {
 		return v, nil
 	}
 	if d.Sensitive() {
-		shown = "[hidden]"
+		bad.Value = "[hidden]"
 	}
-	return Value{}, &Error{Key: d.Name, Value: shown, Reason: reason}
+	return Value{}, bad
 }
 
 // DefaultValue returns the default as a value.

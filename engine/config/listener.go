@@ -48,7 +48,7 @@ var listenerForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%A
 // parseListeners reads a list of NAME://host:port.
 func parseListeners(key string, v Value) ([]Listener, error) {
 	bad := func(format string, args ...any) error {
-		return &Error{key, v.String(), fmt.Sprintf(format, args...)}
+		return refuse(key, v.String(), format, args...)
 	}
 	if len(v.List) == 0 {
 		return nil, bad("at least one NAME://host:port is needed")
@@ -82,7 +82,7 @@ func parseProtocolMap(v Value) (map[string]string, error) {
 		name, protocol, ok := strings.Cut(entry, ":")
 		name, protocol = strings.ToUpper(strings.TrimSpace(name)), strings.ToUpper(strings.TrimSpace(protocol))
 		if !ok || name == "" || !slices.Contains(protocols, protocol) {
-			return nil, &Error{"listener.security.protocol.map", v.Str, fmt.Sprintf("%q must be NAME:PROTOCOL with one of %s", entry, strings.Join(protocols, ", "))}
+			return nil, refuse("listener.security.protocol.map", v.Str, "%q must be NAME:PROTOCOL with one of %s", entry, strings.Join(protocols, ", "))
 		}
 		protocolOf[name] = protocol
 	}
@@ -114,12 +114,12 @@ func setListeners(b *Broker) error {
 			if l.Protocol == "" {
 				reason = fmt.Sprintf("No security protocol defined for listener %s: name it in listener.security.protocol.map", l.Name)
 			}
-			return &Error{"listeners", b.value("listeners").String(), reason}
+			return refuse("listeners", b.value("listeners").String(), "%s", reason)
 		}
 		b.Listeners = append(b.Listeners, l)
 	}
 	if len(b.Listeners) == 0 {
-		return &Error{"listeners", b.value("listeners").String(), "There must be at least one broker advertised listener. Perhaps all listeners appear in controller.listener.names?"}
+		return refuse("listeners", b.value("listeners").String(), "There must be at least one broker advertised listener. Perhaps all listeners appear in controller.listener.names?")
 	}
 	if err := checkPorts(b); err != nil {
 		return err
@@ -140,7 +140,7 @@ func checkPorts(b *Broker) error {
 			}
 			a, c := net.ParseIP(l.Host), net.ParseIP(o.Host)
 			if a == nil || c == nil || (a.To4() == nil) == (c.To4() == nil) {
-				return &Error{"listeners", b.value("listeners").String(), fmt.Sprintf("Each listener must have a different port unless exactly one listener has an IPv4 address and the other IPv6 address: %s and %s", o.Name, l.Name)}
+				return refuse("listeners", b.value("listeners").String(), "Each listener must have a different port unless exactly one listener has an IPv4 address and the other IPv6 address: %s and %s", o.Name, l.Name)
 			}
 		}
 	}
@@ -170,22 +170,22 @@ func setAdvertised(b *Broker, controllers []string) error {
 		if a.Host == "" {
 			name, err := hostname()
 			if err != nil {
-				return &Error{key, v.String(), fmt.Sprintf("listener %s needs a host, and this machine's name is not known: %v", a.Name, err)}
+				return refuse(key, v.String(), "listener %s needs a host, and this machine's name is not known: %v", a.Name, err)
 			}
 			a.Host = name
 		}
 		if ip := net.ParseIP(a.Host); ip != nil && ip.IsUnspecified() {
-			return &Error{key, v.String(), fmt.Sprintf("%s cannot use the nonroutable meta-address %s. Use a routable IP address.", key, a.Host)}
+			return refuse(key, v.String(), "%s cannot use the nonroutable meta-address %s. Use a routable IP address.", key, a.Host)
 		}
 		b.AdvertisedListeners = append(b.AdvertisedListeners, a)
 	}
 	for _, a := range advertised {
 		if !slices.Contains(controllers, a.Name) && !slices.ContainsFunc(b.Listeners, func(l Listener) bool { return l.Name == a.Name }) {
-			return &Error{key, v.String(), fmt.Sprintf("listener names must be equal to or a subset of the ones defined in listeners, and %s is not", a.Name)}
+			return refuse(key, v.String(), "listener names must be equal to or a subset of the ones defined in listeners, and %s is not", a.Name)
 		}
 	}
 	if len(b.AdvertisedListeners) == 0 {
-		return &Error{key, v.String(), "There must be at least one broker advertised listener."}
+		return refuse(key, v.String(), "There must be at least one broker advertised listener.")
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func setInterBroker(b *Broker) error {
 	if v.Null {
 		b.InterBrokerListener = b.value("security.inter.broker.protocol").Str
 	} else if b.isSet("security.inter.broker.protocol") {
-		return &Error{"inter.broker.listener.name", v.Str, "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."}
+		return refuse("inter.broker.listener.name", v.Str, "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
 	}
 	names := make([]string, len(b.AdvertisedListeners))
 	for i, l := range b.AdvertisedListeners {
@@ -210,5 +210,5 @@ func setInterBroker(b *Broker) error {
 		b.InterBrokerListener = names[0] // a lone node talks to nobody
 		return nil
 	}
-	return &Error{"inter.broker.listener.name", v.Str, "must be a listener name defined in advertised.listeners: " + strings.Join(names, ", ")}
+	return refuse("inter.broker.listener.name", v.Str, "must be a listener name defined in advertised.listeners: %s", strings.Join(names, ", "))
 }

@@ -72,14 +72,10 @@ func build(static, cluster, own map[string]string) (*Broker, error) {
 
 // raw returns the text of a key in the source that wins, and that source.
 func (b *Broker) raw(name string) (string, Source) {
-	if raw, ok := b.own[name]; ok {
-		return raw, SourceDynamicBroker
-	}
-	if raw, ok := b.cluster[name]; ok {
-		return raw, SourceDynamicDefault
-	}
-	if raw, ok := b.static[name]; ok {
-		return raw, SourceStatic
+	for _, s := range b.sources() {
+		if raw, ok := s.values[name]; ok {
+			return raw, s.source
+		}
 	}
 	return "", SourceDefault
 }
@@ -108,10 +104,10 @@ func setIdentity(b *Broker) error {
 		return nil
 	}
 	if b.isSet("node.id") && int32(id.Int) != b.NodeID {
-		return &Error{"broker.id", id.String(), fmt.Sprintf("You must set `node.id` to the same value as `broker.id`, it is %d", b.NodeID)}
+		return refuse("broker.id", id.String(), "You must set `node.id` to the same value as `broker.id`, it is %d", b.NodeID)
 	}
 	if id.Int < 0 {
-		return &Error{"broker.id", id.String(), "Value must be at least 0"}
+		return refuse("broker.id", id.String(), "Value must be at least 0")
 	}
 	b.NodeID = int32(id.Int)
 	return nil
@@ -125,15 +121,15 @@ func setDirs(b *Broker) error {
 		dirs = b.value(key)
 	}
 	if len(dirs.List) == 0 {
-		return &Error{key, dirs.String(), "At least one log directory must be defined via log.dirs or log.dir."}
+		return refuse(key, dirs.String(), "At least one log directory must be defined via log.dirs or log.dir.")
 	}
 	for i, dir := range dirs.List {
 		if dir == "" {
-			return &Error{key, dirs.String(), "a directory must not be empty"}
+			return refuse(key, dirs.String(), "a directory must not be empty")
 		}
 		clean := filepath.Clean(dir)
 		if slices.Contains(b.LogDirs, clean) {
-			return &Error{key, dirs.String(), fmt.Sprintf("directory %s is named twice", dirs.List[i])}
+			return refuse(key, dirs.String(), "directory %s is named twice", dirs.List[i])
 		}
 		b.LogDirs = append(b.LogDirs, clean)
 	}
@@ -148,16 +144,14 @@ func setDirs(b *Broker) error {
 func setTopicDefaults(b *Broker) error {
 	for _, name := range topicDefs.names {
 		def := topicDefs.get(name)
-		v := def.DefaultValue()
-		if found, ok := b.synonymValue(&def.Definition); ok {
-			v = found
-		}
+		v := b.topicDefault(&def.Definition)
 		if v.Null {
 			continue
 		}
 		if def.check.fail != nil {
-			if shown, reason := def.check.fail(name, v); reason != "" {
-				return &Error{def.Synonyms[0].Name, shown, reason}
+			if bad := def.check.fail(name, v); bad != nil {
+				bad.Key = def.Synonyms[0].Name
+				return bad
 			}
 		}
 		def.apply(&b.TopicDefaults, v)
@@ -169,9 +163,9 @@ func setTopicDefaults(b *Broker) error {
 // synonymValue returns the value that the broker keys behind a topic key give
 // it, in the topic key's unit; false where none is set.
 func (b *Broker) synonymValue(def *Definition) (Value, bool) {
-	for _, source := range [...]map[string]string{b.own, b.cluster, b.static} {
+	for _, s := range b.sources() {
 		for _, synonym := range def.Synonyms {
-			raw, ok := source[synonym.Name]
+			raw, ok := s.values[synonym.Name]
 			if !ok {
 				continue
 			}
@@ -208,7 +202,7 @@ func setLimits(b *Broker) error {
 	if b.TopicDefaults.RetentionMs == 0 {
 		for _, name := range []string{"log.retention.ms", "log.retention.minutes", "log.retention.hours"} {
 			if b.isSet(name) {
-				return &Error{name, "0", "must be unlimited (-1) or, greater than or equal to 1"}
+				return refuse(name, "0", "must be unlimited (-1) or, greater than or equal to 1")
 			}
 		}
 	}
@@ -216,17 +210,17 @@ func setLimits(b *Broker) error {
 		b.QueuedMaxRequestBytes = -1
 	} else if b.QueuedMaxRequestBytes < int64(b.SocketRequestMaxBytes) {
 		if b.isSet("queued.max.request.bytes") {
-			return &Error{"queued.max.request.bytes", b.value("queued.max.request.bytes").String(),
-				fmt.Sprintf("must be larger or equal to socket.request.max.bytes, which is %d", b.SocketRequestMaxBytes)}
+			return refuse("queued.max.request.bytes", b.value("queued.max.request.bytes").String(),
+				"must be larger or equal to socket.request.max.bytes, which is %d", b.SocketRequestMaxBytes)
 		}
 		b.QueuedMaxRequestBytes = int64(b.SocketRequestMaxBytes)
 	}
 	if b.MaxConnectionsPerIP == 0 && len(b.MaxConnectionsOverrides) == 0 {
-		return &Error{"max.connections.per.ip", "0", "can be set to zero only if max.connections.per.ip.overrides is set"}
+		return refuse("max.connections.per.ip", "0", "can be set to zero only if max.connections.per.ip.overrides is set")
 	}
 	for _, name := range []string{"socket.send.buffer.bytes", "socket.receive.buffer.bytes"} {
 		if v := b.value(name); v.Int < -1 {
-			return &Error{name, v.String(), "Value must be at least -1"}
+			return refuse(name, v.String(), "Value must be at least -1")
 		}
 	}
 	if b.Netio.Loops == 0 {
