@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -51,19 +50,7 @@ func (c *RawConn) Do(req kmsg.Request) (kmsg.Response, error) {
 }
 
 // ReadFrame reads one response without its length prefix.
-func (c *RawConn) ReadFrame() ([]byte, error) {
-	var prefix [4]byte
-	if _, err := io.ReadFull(c.reader, prefix[:]); err != nil {
-		return nil, err
-	}
-	size := int32(binary.BigEndian.Uint32(prefix[:]))
-	if size < 4 || size > 128<<20 {
-		return nil, fmt.Errorf("response of %d bytes", size)
-	}
-	payload := make([]byte, size)
-	_, err := io.ReadFull(c.reader, payload)
-	return payload, err
-}
+func (c *RawConn) ReadFrame() ([]byte, error) { return c.readFrameInto(nil) }
 
 // ParseResponse checks the header of a response and reads its body.
 func ParseResponse(req kmsg.Request, correlation int32, payload []byte) (kmsg.Response, error) {
