@@ -52,7 +52,7 @@ type Loop struct {
 	nRequests   int
 	// liveRequests counts those taken from the pool and not yet given back.
 	liveRequests int
-	out         output
+	out          output
 
 	// bytesReceived and turns feed tests and metrics.
 	bytesReceived atomic.Int64

@@ -1,0 +1,5 @@
+//go:build iouring
+
+package netio
+
+var testEngines = []string{EngineEpoll, EngineUring}
