@@ -8,7 +8,7 @@ import (
 
 const testNow Timestamp = 1_700_000_000_000
 
-// fill builds a batch of about size bytes from records with values of
+// filled builds a batch of about size bytes from records with values of
 // valueSize bytes, a key each where keyed, timestamps a millisecond apart.
 func filled(size, valueSize int, keyed bool) Batch {
 	b := NewBuilder()
@@ -25,11 +25,13 @@ func filled(size, valueSize int, keyed bool) Batch {
 	}
 }
 
-// benchShapes are the batches that a broker sees most, and the worst of them.
-var benchShapes = []struct {
+type benchShape struct {
 	name  string
 	batch Batch
-}{
+}
+
+// benchShapes are the batches that a broker sees most, and the worst of them.
+var benchShapes = []benchShape{
 	{"1x100B", filled(0, 100, false)},
 	{"16KiB/1KiB", filled(16<<10, 1<<10, false)},
 	{"16KiB/100B", filled(16<<10, 100, false)},
