@@ -15,7 +15,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
  * Prints Messages.json: Produce and Fetch bodies as Kafka's own classes write them,
  * with every field of each version set to a value of its own, and with every field
  * at its default. A lone broker never sends some of these (leader hints, snapshots).
- * The values are those of TestMessagesOfKafka in golden_test.go. To run it, with
+ * The values are those of TestMessagesOfKafka in messages_test.go. To run it, with
  * the jars of org.apache.kafka:kafka-clients:4.4.0 at hand:
  *
  *   java -cp 'libs/*' Messages.java > Messages.json
