@@ -14,7 +14,7 @@ func (m *Manager) LogDirs() []meta.LogDir {
 	out := make([]meta.LogDir, len(dirs))
 	at := make(map[string]*meta.LogDir, len(dirs))
 	for i, d := range dirs {
-		out[i] = meta.LogDir{Path: d.Path, DirectoryID: d.DirectoryID, TotalBytes: d.Total, FreeBytes: d.Free, Err: d.Err}
+		out[i] = meta.LogDir{Path: d.Path, Err: d.Err, Total: d.Total, Usable: d.Free}
 		at[filepath.Clean(d.Path)] = &out[i]
 	}
 	for _, t := range m.index.Load().byName {
@@ -28,14 +28,12 @@ func (m *Manager) LogDirs() []meta.LogDir {
 			}
 			if d := at[filepath.Dir(filepath.Clean(log.Dir()))]; d != nil {
 				o := p.Offsets()
-				d.Replicas = append(d.Replicas, meta.LogDirReplica{TopicPartition: p.tp, SizeBytes: log.SizeBytes(), OffsetLag: int64(max(o.HW-o.LEO, 0))})
+				d.Replicas = append(d.Replicas, meta.ReplicaSize{TP: p.tp, Bytes: log.SizeBytes(), OffsetLag: int64(max(o.HW-o.LEO, 0))})
 			}
 		}
 	}
 	for i := range out {
-		slices.SortFunc(out[i].Replicas, func(a, b meta.LogDirReplica) int {
-			return compareTPs(a.TopicPartition, b.TopicPartition)
-		})
+		slices.SortFunc(out[i].Replicas, func(a, b meta.ReplicaSize) int { return compareTPs(a.TP, b.TP) })
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/posthouse/posthouse/storage"
 	"github.com/posthouse/posthouse/storage/record"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // ErrStopped answers calls on a manager that is shutting down.
@@ -138,6 +139,17 @@ func (m *Manager) Settle(ctx context.Context) error {
 		defer m.mu.Unlock()
 		return m.stopped || (m.started && !m.running && len(m.jobs) == 0), nil
 	})
+}
+
+// DeleteRecords moves the start of a partition that this node leads; see
+// Partition.DeleteRecords. UNKNOWN_TOPIC_OR_PARTITION when it has no replica
+// here. Worker context.
+func (m *Manager) DeleteRecords(_ context.Context, tp record.TopicPartition, offset record.Offset) (record.Offset, error) {
+	p := m.Get(tp)
+	if p == nil {
+		return -1, kerr.UnknownTopicOrPartition
+	}
+	return p.DeleteRecords(offset)
 }
 
 // Recovered lists the partitions whose logs went through recovery because the

@@ -20,33 +20,21 @@ type TopicResult struct {
 	Err   error
 }
 
-// PartitionsSpec asks for a topic to grow to Count partitions.
-type PartitionsSpec struct {
-	Topic string
-	Count int32
-	// Assignments places the new partitions by hand, in order; nil lets the
-	// controller.
-	Assignments [][]int32
-}
-
-// AlterFunc makes a resource's new overrides from its current ones, which it
-// must not change. An error ends the alteration and goes to the client.
-type AlterFunc = func(current map[string]string) (map[string]string, error)
-
-// LogDir is one log directory of a broker, as DescribeLogDirs shows it.
+// LogDir is one log directory of a broker, as DescribeLogDirs shows it. Sizes
+// are in bytes.
 type LogDir struct {
-	Path        string
-	DirectoryID record.TopicID
-	TotalBytes  int64
-	FreeBytes   int64
-	Err         error // why the directory is offline
-	Replicas    []LogDirReplica
+	Path     string
+	Err      error // why the directory is offline; sizes are then unset
+	Total    int64
+	Usable   int64
+	Replicas []ReplicaSize // sorted by partition
 }
 
-// LogDirReplica is one log in a directory.
-type LogDirReplica struct {
-	record.TopicPartition
-	SizeBytes int64
+// ReplicaSize is one log in a directory.
+type ReplicaSize struct {
+	TP    record.TopicPartition
+	Bytes int64 // of its segments, without what is reserved ahead
 	// OffsetLag is how far the log's end is behind the high watermark.
 	OffsetLag int64
+	Future    bool // being moved here from another directory
 }

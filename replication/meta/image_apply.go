@@ -291,7 +291,7 @@ func (d *delta) finish() {
 			continue
 		}
 		named = named || d.old.Topics[name] == nil
-		t.Partitions = d.partitions(t)
+		t.Partitions = d.im.partitions(t)
 		d.im.Topics[name], d.im.TopicsByID[t.ID] = t, t
 	}
 	if named {
@@ -299,7 +299,16 @@ func (d *delta) finish() {
 	}
 }
 
-func (d *delta) partitions(t *Topic) []Partition {
+// Preview is the topic that the image would show if it were created with these
+// values.
+func (im *Image) Preview(name string, id record.TopicID, v TopicValue, configs map[string]string) *Topic {
+	t := &Topic{Name: name, ID: id, Internal: IsInternal(name), Configs: configs, value: v}
+	t.Partitions = im.partitions(t)
+	return t
+}
+
+// partitions renders a topic's stored values.
+func (im *Image) partitions(t *Topic) []Partition {
 	out := make([]Partition, len(t.value.Partitions))
 	for i, a := range t.value.Partitions {
 		p := &out[i]
@@ -318,7 +327,7 @@ func (d *delta) partitions(t *Topic) []Partition {
 			p.ISR, p.ELR, p.LastKnownELR = v.ISR, v.ELR, v.LastKnownELR
 		}
 		for _, r := range a.Replicas {
-			if b := d.im.Broker(r); b == nil || b.Fenced {
+			if b := im.Broker(r); b == nil || b.Fenced {
 				p.Offline = append(p.Offline, r)
 			}
 		}

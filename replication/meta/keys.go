@@ -15,6 +15,7 @@ import (
 //	cluster                          Cluster
 //	broker-epochs                    Counter: the last broker epoch given out
 //	producer-ids                     Counter: the first producer id of the next block
+//	adopting                         Counter: there while found directories are being made topics
 //	brokers/<id>                     BrokerValue
 //	topics/<name>                    TopicValue
 //	states/<topic id>/<partition>    StateValue
@@ -28,6 +29,7 @@ const (
 	KeyCluster       = "cluster"
 	KeyBrokerEpochs  = "broker-epochs"
 	KeyProducerIDs   = "producer-ids"
+	KeyAdopting      = "adopting"
 	KeyBrokerDefault = "configs/broker-default"
 
 	PrefixBrokers       = "brokers/"
