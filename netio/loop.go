@@ -61,6 +61,7 @@ type Loop struct {
 	trimTimer Timer
 	// coldReads counts workers' reads under way.
 	coldReads int
+	coldFree  *coldRead
 
 	mail mailbox
 	done chan struct{}

@@ -37,6 +37,9 @@ import (
 	"time"
 )
 
+// Engines names the engines built into this program, preferred first.
+func Engines() []string { return append(builtInUring(), EngineEpoll) }
+
 // Names of the engines for [Config.Engine].
 const (
 	EngineAuto  = "auto"
@@ -80,10 +83,16 @@ type Config struct {
 	// OutputBytesMax is how many bytes of finished replies a connection may
 	// owe before its requests are no longer read. Default 4 MiB.
 	OutputBytesMax int64
+	// Workers makes cold pages of file ranges resident. Default: a small pool
+	// of the server's own.
+	Workers Executor
 	// Logger receives one line per refused or broken connection, rate-limited.
 	// Default slog.Default().
 	Logger *slog.Logger
 }
+
+// Executor runs work that may block; Submit itself does not.
+type Executor interface{ Submit(func()) }
 
 const (
 	defaultMaxFrameBytes  = 100 << 20

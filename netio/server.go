@@ -20,7 +20,7 @@ type Server struct {
 	loops   []*Loop
 
 	budget   budget
-	workers  workers
+	workers  *workers // nil where Config.Workers was given
 	closeLog closeLog
 
 	connections atomic.Int64
@@ -52,7 +52,10 @@ func NewServer(config Config, handler Handler) (*Server, error) {
 	}
 	s := &Server{config: config, handler: handler, choice: picked, perIP: make(map[netip.Addr]int), ended: make(chan struct{})}
 	s.closeLog.logger = config.Logger
-	s.workers.init()
+	if config.Workers == nil {
+		s.workers = newWorkers()
+		s.config.Workers = s.workers
+	}
 	s.budget.limit = max(0, config.RequestMemoryBytes)
 	s.budget.wake = func() {
 		for _, l := range s.loops {
@@ -169,7 +172,9 @@ func (s *Server) finish() {
 		<-l.done
 	}
 	s.endOnce.Do(func() {
-		s.workers.close()
+		if s.workers != nil {
+			s.workers.close()
+		}
 		close(s.ended)
 	})
 	<-s.ended

@@ -9,3 +9,5 @@ var errNotBuiltIn = errors.New("not built in (build with -tags iouring -ldflags=
 func uringUsable() error { return errNotBuiltIn }
 
 func setupUring(*Loop) error { return errNotBuiltIn }
+
+func builtInUring() []string { return nil }

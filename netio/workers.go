@@ -13,73 +13,100 @@ const (
 )
 
 // coldRead makes part of a file range resident on a worker and comes back to
-// the loop. The range's owner is held by the request until then, whether the
-// connection lives or not. Pooled per server.
+// the loop as a task. The request, and with it the range's owner, is kept until
+// then, whether the connection lives or not. Pooled per loop.
 type coldRead struct {
 	request  *Request
-	loop     *Loop
 	fd       int
 	position int64
 	length   int64
-	next     *coldRead
+	// work is the method read, bound once.
+	work func()
+	next *coldRead
 }
 
 // readCold sends r's next length bytes, or as much as one trip takes, to a
-// worker. r.cold keeps the request and its range until the worker is done.
+// worker.
 func (l *Loop) readCold(r *Request, position, length int64) {
+	t := l.coldFree
+	if t == nil {
+		t = new(coldRead)
+		t.work = t.read
+	} else {
+		l.coldFree = t.next
+	}
+	t.request, t.next = r, nil
+	t.fd = r.out.spans[r.out.span].FD
+	t.position, t.length = position, min(length, coldReadBytes)
 	r.cold = true
 	l.coldReads++
-	s := &r.out.spans[r.out.span]
-	l.server.workers.submit(r, s.FD, position, min(length, coldReadBytes))
+	l.server.config.Workers.Submit(t.work)
 }
+
+// read runs on the worker. An error is not reported: sendfile meets it again
+// and closes the connection.
+func (t *coldRead) read() {
+	buf := coldBuffers.Get().(*[spanStepBytes]byte)
+	position, length := t.position, t.length
+	_ = unix.Fadvise(t.fd, position, 2*length, unix.FADV_WILLNEED)
+	for length > 0 {
+		n, err := unix.Pread(t.fd, buf[:min(spanStepBytes, length)], position)
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			break
+		}
+		position += int64(n)
+		length -= int64(n)
+	}
+	coldBuffers.Put(buf)
+	t.request.loop.Post(t)
+}
+
+// coldBuffers are read into for the side effect.
+var coldBuffers = sync.Pool{New: func() any { return new([spanStepBytes]byte) }}
 
 // Run is back on the loop: what was read goes out without another probe,
 // since a page that is taken away at once must not stall the reader for ever.
 func (t *coldRead) Run(l *Loop) {
-	r, n := t.request, t.length
-	l.server.workers.free(t)
+	r := t.request
 	l.coldReads--
 	r.cold = false
-	if !r.Alive() {
+	if r.Alive() {
+		r.out.readAhead = r.out.spanSent + t.length
+		l.markDirty(r.conn)
+	} else {
 		l.recycle(r)
-		return
 	}
-	r.out.readAhead = r.out.spanSent + n
-	l.markDirty(r.conn)
+	t.request = nil
+	t.next = l.coldFree
+	l.coldFree = t
 }
 
-// workers is a small pool that reads cold pages. Its goroutines are started on
-// demand and stay; submitting never blocks.
+// workers is the executor of a server that was given none. Its goroutines are
+// started on demand and stay until close.
 type workers struct {
 	mu      sync.Mutex
 	work    *sync.Cond
-	first   *coldRead
-	last    *coldRead
-	spare   *coldRead
+	queue   []func()
 	running int
 	idle    int
 	closed  bool
 	done    sync.WaitGroup
 }
 
-func (w *workers) init() { w.work = sync.NewCond(&w.mu) }
+func newWorkers() *workers {
+	w := new(workers)
+	w.work = sync.NewCond(&w.mu)
+	return w
+}
 
-func (w *workers) submit(r *Request, fd int, position, length int64) {
+// Submit never blocks.
+func (w *workers) Submit(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.spare
-	if t == nil {
-		t = new(coldRead)
-	} else {
-		w.spare = t.next
-	}
-	*t = coldRead{request: r, loop: r.loop, fd: fd, position: position, length: length}
-	if w.last == nil {
-		w.first = t
-	} else {
-		w.last.next = t
-	}
-	w.last = t
+	w.queue = append(w.queue, f)
 	if w.idle == 0 && w.running < coldWorkersMax {
 		w.running++
 		w.done.Go(w.run)
@@ -88,20 +115,11 @@ func (w *workers) submit(r *Request, fd int, position, length int64) {
 	w.work.Signal()
 }
 
-func (w *workers) free(t *coldRead) {
-	w.mu.Lock()
-	*t = coldRead{next: w.spare}
-	w.spare = t
-	w.mu.Unlock()
-}
-
 func (w *workers) run() {
-	buf := mapMemory(spanStepBytes)
-	defer unmapMemory(buf)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		for w.first == nil {
+		for len(w.queue) == 0 {
 			if w.closed {
 				return
 			}
@@ -109,33 +127,11 @@ func (w *workers) run() {
 			w.work.Wait()
 			w.idle--
 		}
-		t := w.first
-		w.first = t.next
-		if w.first == nil {
-			w.last = nil
-		}
-		t.next = nil
+		f := w.queue[0]
+		w.queue = w.queue[:copy(w.queue, w.queue[1:])]
 		w.mu.Unlock()
-		readThrough(buf, t.fd, t.position, t.length)
-		t.loop.Post(t)
+		f()
 		w.mu.Lock()
-	}
-}
-
-// readThrough reads for the side effect. An error is not reported: sendfile
-// meets it again and closes the connection.
-func readThrough(buf []byte, fd int, position, length int64) {
-	_ = unix.Fadvise(fd, position, 2*length, unix.FADV_WILLNEED)
-	for length > 0 {
-		n, err := unix.Pread(fd, buf[:min(int64(len(buf)), length)], position)
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 || err != nil {
-			return
-		}
-		position += int64(n)
-		length -= int64(n)
 	}
 }
 
