@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthouse/posthouse/cmd/broker"
+	"github.com/posthouse/posthouse/engine/config"
+)
+
+const (
+	// heapGrowthPercent is GOGC unless the environment sets it: the heap holds
+	// few live pointers, so a collection is cheap and rare (LAB: the collector
+	// is the tail of latency).
+	heapGrowthPercent = 400
+	// heapLimitBytes is GOMEMLIMIT unless the environment sets it. Record bytes
+	// live outside the Go heap; this bounds what is left.
+	heapLimitBytes = 512 << 20
+	// loadPatience is how long the ready line waits for logs that are still
+	// being opened.
+	loadPatience = time.Second
+	// flushTimeout bounds the flush of a stop.
+	flushTimeout = 5 * time.Minute
+)
+
+type serveFlags struct {
+	overrides    []string
+	topicConfigs []string
+	logLevel     string
+	logFormat    string
+}
+
+func newServe() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve [server.properties]",
+		Short: "Run a broker",
+		Long: "Run a broker. Without arguments it listens on 127.0.0.1:9092 and keeps its data in ./data.\n" +
+			"A properties file has Kafka's own keys; POSTHOUSE_LOG_DIRS and its like set keys by environment;\n" +
+			"--override wins over both. SIGTERM or Ctrl-C stops it cleanly, a second one at once.",
+		Example: "  posthouse serve\n" +
+			"  posthouse serve config/server.properties --override log.dirs=/srv/posthouse\n" +
+			"  posthouse serve --override listeners=PLAINTEXT://0.0.0.0:9092 \\\n" +
+			"      --override advertised.listeners=PLAINTEXT://broker.example:9092",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return serve(cmd.Context(), args, flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringArrayVar(&flags.overrides, "override", nil, "set a `key=value` over the file; may be repeated")
+	cmd.Flags().StringArrayVar(&flags.topicConfigs, "topic-config", nil,
+		"config of a topic whose directories Kafka wrote, as `topic:key=value`; used when an empty store adopts them")
+	cmd.Flags().StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&flags.logFormat, "log-format", "text", "text or json")
+	return cmd
+}
+
+func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr io.Writer) error {
+	started := processStart()
+	logger, err := newLogger(stderr, flags.logLevel, flags.logFormat)
+	if err != nil {
+		return err
+	}
+	cfg, err := loadConfig(args, flags.overrides, logger)
+	if err != nil {
+		return err
+	}
+	topicConfigs, err := parseTopicConfigs(flags.topicConfigs)
+	if err != nil {
+		return err
+	}
+	tuneRuntime(int(cfg.Netio.Loops))
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	loadCtx, stopLoading := context.WithCancel(ctx)
+	defer stopLoading()
+
+	loading := newProgress(logger, "opening logs")
+	b, err := broker.Start(loadCtx, broker.Options{
+		Config: cfg, Logger: logger, TopicConfigs: topicConfigs, LoadProgress: loading.report,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-b.Loaded():
+	case <-time.After(loadPatience):
+		logger.Info("serving while logs are still being opened")
+	case s := <-signals:
+		signals <- s
+	}
+	engine, _ := b.Engine()
+	fmt.Fprintf(stdout, "posthouse ready node=%d listeners=%s engine=%s dir=%s in=%dms\n",
+		cfg.NodeID, b.Listeners(), engine, strings.Join(cfg.LogDirs, ","), time.Since(started).Milliseconds())
+	return waitAndStop(b, logger, signals, stopLoading)
+}
+
+// waitAndStop serves until a signal comes or the logs cannot be loaded.
+func waitAndStop(b *broker.Broker, logger *slog.Logger, signals <-chan os.Signal, stopLoading func()) error {
+	var failure error
+	loaded := b.Loaded()
+	for waiting := true; waiting; {
+		select {
+		case <-loaded:
+			loaded = nil
+			if failure = b.Err(); failure != nil {
+				waiting = false
+			}
+		case s := <-signals:
+			logger.Info("stopping", "signal", s.String())
+			waiting = false
+		}
+	}
+	stopLoading()
+	go func() {
+		<-signals
+		logger.Error("second signal: stopping at once, the next start will recover")
+		os.Exit(1)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	flushing := newProgress(logger, "flushing logs")
+	err := b.Stop(ctx, flushing.report)
+	if err == nil {
+		logger.Info("stopped cleanly")
+	}
+	return errors.Join(failure, err)
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
+	}
+	options := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", format)
+}
+
+// loadConfig reads file, environment and overrides, in rising precedence.
+func loadConfig(args, overrides []string, logger *slog.Logger) (*config.Broker, error) {
+	properties := map[string]string{}
+	if len(args) == 1 {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		if properties, err = config.ParseProperties(file, args[0]); err != nil {
+			return nil, err
+		}
+	}
+	maps.Copy(properties, config.FromEnvironment(os.Environ(), "bin"))
+	set := make(map[string]string, len(overrides))
+	for _, o := range overrides {
+		key, value, ok := strings.Cut(o, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--override %q: want key=value", o)
+		}
+		set[key] = value
+	}
+	cfg, warnings, err := config.Load(properties, set)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		logger.Warn(w)
+	}
+	return cfg, nil
+}
+
+func parseTopicConfigs(flags []string) (map[string]map[string]string, error) {
+	configs := make(map[string]map[string]string)
+	for _, f := range flags {
+		topic, assignment, ok := strings.Cut(f, ":")
+		key, value, assigned := strings.Cut(assignment, "=")
+		if !ok || !assigned || topic == "" || key == "" {
+			return nil, fmt.Errorf("--topic-config %q: want topic:key=value", f)
+		}
+		if configs[topic] == nil {
+			configs[topic] = make(map[string]string)
+		}
+		configs[topic][key] = value
+	}
+	return configs, nil
+}
+
+// tuneRuntime gives a loop that wakes a processor at once, and the collector
+// little to do, unless the environment says otherwise.
+func tuneRuntime(loops int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowthPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(heapLimitBytes)
+	}
+}
