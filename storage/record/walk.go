@@ -15,83 +15,78 @@ type walked struct {
 // and collects what the policies ask about. It only says yes or no: explain
 // finds out what is wrong.
 //
-// This is the cost of a produced record, so the usual record is decoded from
-// three 8-byte loads with one- to three-byte varints, whose branches predict
-// well in a batch of like records. A record that differs (longer varints,
-// headers, the last bytes of p) is parsed by parseRecord.
+// This is the cost of a produced record, so the usual record is decoded here,
+// from three 8-byte loads with one- to three-byte varints whose branches
+// predict well in a batch of like records, and the offset is compared as it is
+// encoded. A record that differs (longer varints, headers, the last bytes of p)
+// is parsed by parseRecord; so the quick part may refuse anything, but must
+// accept only what parseRecord does.
 func walk(p []byte, count int32) (walked, bool) {
-	w := walked{minDelta: math.MaxInt64, maxDelta: math.MinInt64}
-	pos := 0
+	lowest, highest := int64(math.MaxInt64), int64(math.MinInt64)
 	nulls := uint64(0)
-	for i := uint64(0); i < uint64(count); i++ {
-		end, delta, null, ok := quickRecord(p, pos, i)
-		if !ok {
+	pos := 0
+	for i := range uint64(count) {
+		var delta int64
+		quick := false
+		for pos <= len(p)-8 {
+			x := binary.LittleEndian.Uint64(p[pos:])
+			size, n := short(x)
+			end := pos + n + int(size>>1)
+			if size&1 != 0 || end > len(p) {
+				break
+			}
+			x >>= (8*n + 8) & 63 // the length and the attributes
+			stamp, m := short(x)
+			x >>= 8 * m & 63
+			want, mask, k := expected(i)
+			// Bytes that a long length and a long timestamp pushed out of x read
+			// as 0, which no expected offset of three bytes ends in.
+			if m == 0 || x&mask != want {
+				break
+			}
+			q := pos + n + 1 + m + k
+			if q > len(p)-8 {
+				break
+			}
+			key, nk := short(binary.LittleEndian.Uint64(p[q:]))
+			q += nk + int(key>>1&(key&1-1))
+			if q > len(p)-8 {
+				break
+			}
+			value, nv := short(binary.LittleEndian.Uint64(p[q:]))
+			q += nv + int(value>>1&(value&1-1))
+			// No headers: a zero, and the record ends there.
+			if q+1 != end || p[q] != 0 {
+				break
+			}
+			nulls |= key & 1
+			delta = int64(stamp>>1) ^ -int64(stamp&1)
+			pos, quick = end, true
+			break
+		}
+		if !quick {
 			var r rawRecord
-			end, ok = parseRecord(p, pos, &r)
+			end, ok := parseRecord(p, pos, &r)
 			if !ok || r.offsetDelta != int32(i) {
-				return w, false
+				return walked{}, false
 			}
 			delta = r.timestampDelta
 			if r.keyLen < 0 {
-				null = 1
+				nulls = 1
 			}
+			pos = end
 		}
-		w.minDelta = min(w.minDelta, delta)
-		w.maxDelta = max(w.maxDelta, delta)
-		nulls |= null
-		pos = end
+		lowest, highest = min(lowest, delta), max(highest, delta)
 	}
-	w.nullKey = nulls != 0
-	return w, pos == len(p)
+	return walked{minDelta: lowest, maxDelta: highest, nullKey: nulls != 0}, pos == len(p)
 }
 
-// quickRecord parses the record at pos if it is of the usual form and its
-// offset delta is i. It returns the record's end, its timestamp delta, and 1
-// in null if it has no key.
-func quickRecord(p []byte, pos int, i uint64) (end int, delta int64, null uint64, ok bool) {
-	if pos > len(p)-8 {
-		return 0, 0, 0, false
-	}
-	x := binary.LittleEndian.Uint64(p[pos:])
-	size, n := short(x)
-	if n == 0 || size&1 != 0 {
-		return 0, 0, 0, false
-	}
-	q := pos + n
-	end = q + int(size>>1)
-	if end > len(p) {
-		return 0, 0, 0, false
-	}
-	x >>= 8*n + 8 // the length and the attributes
-	stamp, m := short(x)
-	x >>= 8 * m
-	want, mask, wantLen := expected(i)
-	// Bytes that a long length and a long timestamp pushed out of x read as 0,
-	// which no expected offset of three bytes ends in.
-	if m == 0 || x&mask != want {
-		return 0, 0, 0, false
-	}
-	q += 1 + m + wantLen
-	if q > len(p)-8 {
-		return 0, 0, 0, false
-	}
-	key, n := short(binary.LittleEndian.Uint64(p[q:]))
-	null = key & 1
-	q += n + int(key>>1&(null-1))
-	if n == 0 || q > len(p)-8 {
-		return 0, 0, 0, false
-	}
-	value, n := short(binary.LittleEndian.Uint64(p[q:]))
-	q += n + int(value>>1&(value&1-1))
-	// No headers: a zero, and the record ends there.
-	if n == 0 || q+1 != end || p[end-1] != 0 {
-		return 0, 0, 0, false
-	}
-	return end, int64(stamp>>1) ^ -int64(stamp&1), null, true
-}
+// tooLong is what short says of a longer varint: a number that reaches beyond
+// the end of any batch, whether it is a length or not.
+const tooLong = 1 << 40
 
 // short decodes an unsigned varint of one to three bytes from the low end of
-// x; length 0 says that it is longer.
+// x; a longer one gives tooLong.
 func short(x uint64) (v uint64, n int) {
 	if x&0x80 == 0 {
 		return x & 0x7f, 1
@@ -102,11 +97,11 @@ func short(x uint64) (v uint64, n int) {
 	if x&0x800000 == 0 {
 		return x&0x7f | x>>1&0x3f80 | x>>2&0x1fc000, 3
 	}
-	return 0, 0
+	return tooLong, 0
 }
 
 // expected is the zigzag varint of i as it reads in a little-endian word, the
-// mask of its bytes and their number. From 2^20 on the mask cannot match.
+// mask of its bytes and their number. From 2^20 on nothing matches.
 func expected(i uint64) (want, mask uint64, n int) {
 	z := i << 1
 	if z < 1<<7 {
