@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+
+	"github.com/posthouse/posthouse/engine/config"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	topicResource         = kmsg.ConfigResourceTypeTopic
+	brokerResource        = kmsg.ConfigResourceTypeBroker
+	loggerResource        = kmsg.ConfigResourceTypeBrokerLogger
+	clientMetricsResource = kmsg.ConfigResourceTypeClientMetrics
+	groupResource         = kmsg.ConfigResourceTypeGroupConfig
+)
+
+// unsupportedResources are known to Kafka and not yet to this broker.
+var unsupportedResources = map[kmsg.ConfigResourceType]string{clientMetricsResource: "CLIENT_METRICS", groupResource: "GROUP"}
+
+// known reports whether Kafka knows a type of resource.
+func known(t kmsg.ConfigResourceType) bool {
+	return t == topicResource || t == brokerResource || t == loggerResource || unsupportedResources[t] != ""
+}
+
+// DescribeConfigs serves v1–v4: the effective configs of topics, of this broker
+// (by its id) and of all brokers (an empty name: the dynamic ones alone), each
+// with its source; with the synonyms behind it and, from v3, type and
+// documentation where asked (KIP-226, KIP-569). Values of sensitive keys are
+// null. No list of keys, or an empty one, is all of them; keys that do not exist
+// are left out. A request with a type of resource that Kafka does not know is
+// refused as a whole, as there (ConfigHelper.scala).
+func (h *Handlers) DescribeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest, _ Client) *kmsg.DescribeConfigsResponse {
+	resp := kmsg.NewPtrDescribeConfigsResponse()
+	resp.Version = req.Version
+	malformed := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool { return !known(r.ResourceType) })
+	broker := h.Broker()
+	for i := range req.Resources {
+		r := &req.Resources[i]
+		out := kmsg.NewDescribeConfigsResponseResource()
+		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
+		var entries []config.Entry
+		err := error(kerr.InvalidRequest)
+		if !malformed {
+			entries, err = h.describeResource(broker, r)
+		}
+		out.ErrorCode, out.ErrorMessage = h.answer("DescribeConfigs", err)
+		if err == nil || plain(err) && !malformed {
+			out.ErrorMessage = new(string) // Kafka's schema has "" here
+		}
+		for i := range entries {
+			e := &entries[i]
+			if len(r.ConfigNames) == 0 || slices.Contains(r.ConfigNames, e.Name) {
+				out.Configs = append(out.Configs, renderEntry(e, r.ResourceType, req))
+			}
+		}
+		resp.Resources = append(resp.Resources, out)
+	}
+	return resp
+}
+
+// describeResource lists the configs of one resource.
+func (h *Handlers) describeResource(broker *config.Broker, r *kmsg.DescribeConfigsRequestResource) ([]config.Entry, error) {
+	switch r.ResourceType {
+	case topicResource:
+		if reason := invalidName(r.ResourceName); reason != "" {
+			return nil, fail(kerr.InvalidTopicException, "%s", reason)
+		}
+		t := h.Image().Topics[r.ResourceName]
+		if t == nil {
+			return nil, kerr.UnknownTopicOrPartition
+		}
+		return broker.DescribeTopic(t.Configs), nil
+	case brokerResource:
+		if r.ResourceName == "" {
+			return broker.DescribeClusterDefaults(), nil
+		}
+		if err := h.thisBroker(r.ResourceName, "Unexpected broker id, expected %d or empty string, but received %s"); err != nil {
+			return nil, err
+		}
+		return broker.Describe(), nil
+	case loggerResource:
+		if r.ResourceName == "" {
+			return nil, fail(kerr.InvalidRequest, "Broker id must not be empty")
+		}
+		if err := h.thisBroker(r.ResourceName, "Unexpected broker id, expected %d but received %s"); err != nil {
+			return nil, err
+		}
+		level := h.logLevel()
+		return []config.Entry{{Name: rootLogger, Value: &level, Source: config.Source(kmsg.ConfigSourceDynamicBrokerLoggerConfig), ReadOnly: true}}, nil
+	}
+	return nil, fail(kerr.InvalidRequest, "Unsupported resource type: %s", unsupportedResources[r.ResourceType])
+}
+
+// thisBroker checks that a resource's name is this broker's id.
+func (h *Handlers) thisBroker(name, unexpected string) error {
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return fail(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", name)
+	}
+	if int32(id) != h.NodeID {
+		return fail(kerr.InvalidRequest, unexpected, h.NodeID, name)
+	}
+	return nil
+}
+
+// rootLogger is the only logger there is.
+const rootLogger = "root"
+
+// logLevel names the level of the log in Kafka's words.
+func (h *Handlers) logLevel() string {
+	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
+		if h.Logger.Enabled(context.Background(), l) {
+			return l.String()
+		}
+	}
+	return slog.LevelError.String()
+}
+
+// renderEntry renders one config of a resource.
+func renderEntry(e *config.Entry, resource kmsg.ConfigResourceType, req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
+	out := kmsg.NewDescribeConfigsResponseResourceConfig()
+	out.Name, out.Value, out.ReadOnly, out.IsSensitive = e.Name, e.Value, e.ReadOnly, e.Sensitive
+	out.Source = kmsg.ConfigSource(e.Source)
+	if req.IncludeSynonyms {
+		for _, s := range e.Synonyms {
+			o := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+			o.Name, o.Value, o.Source = s.Name, s.Value, kmsg.ConfigSource(s.Source)
+			out.ConfigSynonyms = append(out.ConfigSynonyms, o)
+		}
+	}
+	if resource == loggerResource {
+		out.Documentation = new(string)
+		return out
+	}
+	if e.Definition != nil {
+		out.ConfigType = kmsg.ConfigType(e.Definition.Type)
+		if req.IncludeDocumentation {
+			out.Documentation = &e.Definition.Doc
+		}
+	}
+	return out
+}
