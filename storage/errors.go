@@ -1,0 +1,26 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// CorruptionError says where a file does not hold what it must.
+type CorruptionError struct {
+	File     string
+	Position Position
+	Err      error
+}
+
+func (e *CorruptionError) Error() string {
+	return fmt.Sprintf("%s: corrupt at byte %d: %v", e.File, e.Position, e.Err)
+}
+
+func (e *CorruptionError) Unwrap() error { return e.Err }
+
+// errClosed is why a log that was closed or deleted takes no more appends.
+var errClosed = errors.New("log is closed")
+
+func corrupt(file string, pos int64, format string, args ...any) error {
+	return &CorruptionError{File: file, Position: Position(pos), Err: fmt.Errorf(format, args...)}
+}

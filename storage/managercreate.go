@@ -1,0 +1,216 @@
+package storage
+
+import (
+	"fmt"
+
+	"github.com/posthouse/posthouse/storage/record"
+)
+
+// Create makes the log of a new partition, in the log directory with the
+// fewest. If it is there under the same topic id, that log is the answer; one
+// of another id, which a deleted topic of the same name has left, is set aside
+// as a stray. Worker context.
+//
+// The directory is filled under the name of one to be deleted and then
+// renamed, so that a crash half way leaves nothing that looks like a partition.
+func (m *Manager) Create(tp record.TopicPartition, id record.TopicID, cfg LogConfig) (*Log, error) {
+	m.claim(tp)
+	defer m.unclaim(tp)
+	if l := m.Get(tp); l != nil {
+		if l.id == id {
+			return l, nil
+		}
+		if err := m.displace(l); err != nil {
+			return nil, err
+		}
+	}
+	l, err := m.openExisting(tp, id, cfg)
+	if l != nil || err != nil {
+		return l, err
+	}
+	d := m.emptiestDir()
+	if err := m.forget(d, tp); err != nil {
+		return nil, err
+	}
+	l = newLog(m, tp, id, join(d.path, tp.String()), cfg)
+	if err := m.makeDir(d, l); err != nil {
+		return nil, fmt.Errorf("creating %s: %w", l.dir, err)
+	}
+	m.put(l)
+	return l, nil
+}
+
+// openExisting opens a directory that Load has not, of the same id; one of
+// another id is set aside.
+func (m *Manager) openExisting(tp record.TopicPartition, id record.TopicID, cfg LogConfig) (*Log, error) {
+	for _, d := range m.dirs {
+		dir := join(d.path, tp.String())
+		ok, err := m.cfg.FS.Exists(dir)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		found, err := readTopicID(m.cfg.FS, dir)
+		if err != nil {
+			return nil, err
+		}
+		if found != id {
+			if err := m.setStray(d, tp, dir); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		l := newLog(m, tp, id, dir, cfg)
+		st := loadState{recoveryPoint: d.recovery[tp], logStart: d.start[tp], highWatermark: d.replication[tp]}
+		if err := l.load(st); err != nil {
+			l.abandon()
+			return nil, err
+		}
+		m.put(l)
+		return l, nil
+	}
+	return nil, nil
+}
+
+// displace closes a log of another topic id and sets its directory aside.
+func (m *Manager) displace(l *Log) error {
+	d := m.dirOf(l)
+	m.mu.Lock()
+	delete(m.logs, l.tp)
+	m.mu.Unlock()
+	aside := join(d.path, asideName(l.tp, strayDirSuffix))
+	if err := l.remove(aside); err != nil {
+		return err
+	}
+	m.cfg.Logger.Warn("setting the log of an older topic of the same name aside", "dir", l.dir, "id", l.id.String(), "now", aside)
+	d.writing.Lock()
+	d.stale[l.tp] = true
+	d.writing.Unlock()
+	return m.cfg.FS.SyncDir(d.path)
+}
+
+// emptiestDir is the log directory with the fewest logs.
+func (m *Manager) emptiestDir() *logDir {
+	n := make(map[*logDir]int, len(m.dirs))
+	for _, l := range m.Logs() {
+		n[m.dirOf(l)]++
+	}
+	best := m.dirs[0]
+	for _, d := range m.dirs[1:] {
+		if n[d] < n[best] {
+			best = d
+		}
+	}
+	return best
+}
+
+// makeDir fills the directory of an empty log.
+func (m *Manager) makeDir(d *logDir, l *Log) error {
+	fsys, dir := m.cfg.FS, l.dir
+	temp := join(d.path, asideName(l.tp, deleteDirSuffix))
+	if err := fsys.Mkdir(temp); err != nil {
+		return err
+	}
+	for _, name := range []string{segmentName(0, logSuffix), segmentName(0, indexSuffix), segmentName(0, timeIndexSuffix)} {
+		f, err := fsys.Create(join(temp, name))
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	if err := fsys.WriteFileAtomic(join(temp, leaderEpochName), formatCheckpoint(nil)); err != nil {
+		return err
+	}
+	if err := writeTopicID(fsys, temp, l.id); err != nil {
+		return err
+	}
+	if err := fsys.Rename(temp, dir); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(d.path); err != nil {
+		return err
+	}
+	l.segs.Store(&[]*segment{openSegment(l, &segmentFiles{})})
+	l.dirty = true
+	return nil
+}
+
+// Delete removes a partition: its directory is renamed at once, so that a
+// crash leaves the partition or none, and unlinked by a worker after
+// file.delete.delay.ms. Readers that are under way keep their files. A
+// partition that is not there is no error. Worker context.
+func (m *Manager) Delete(tp record.TopicPartition) error {
+	m.claim(tp)
+	defer m.unclaim(tp)
+	l := m.Get(tp)
+	if l == nil {
+		return nil
+	}
+	d := m.dirOf(l)
+	aside := join(d.path, asideName(tp, deleteDirSuffix))
+	if err := l.remove(aside); err != nil {
+		return fmt.Errorf("deleting %s: %w", l.dir, err)
+	}
+	m.mu.Lock()
+	delete(m.logs, tp)
+	m.mu.Unlock()
+	d.writing.Lock()
+	d.stale[tp] = true
+	d.writing.Unlock()
+	if err := m.cfg.FS.SyncDir(d.path); err != nil {
+		return err
+	}
+	m.removeLater(m.cfg.Clock.Now()+record.Timestamp(l.Config().FileDeleteDelayMs), []string{aside})
+	return nil
+}
+
+// removeLater has files or directories unlinked by a Tick at or after a time.
+func (m *Manager) removeLater(at record.Timestamp, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	m.laterMu.Lock()
+	defer m.laterMu.Unlock()
+	m.later = append(m.later, removal{at, names})
+}
+
+// Tick does the timed work that is due: unlinking what was deleted, forgetting
+// producers that expired, closing files of logs that are not in use. Call it
+// every few seconds from a worker.
+func (m *Manager) Tick() {
+	now := m.cfg.Clock.Now()
+	m.removeDue(now)
+	last := record.Timestamp(m.lastIdle.Load())
+	idle := int64(now-last) >= m.cfg.IdleCloseMs
+	if idle {
+		m.lastIdle.Store(int64(now))
+	}
+	for _, l := range m.Logs() {
+		l.sweep(now, m.cfg.ProducerIDExpirationMs, idle && last != 0)
+	}
+}
+
+func (m *Manager) removeDue(now record.Timestamp) {
+	m.laterMu.Lock()
+	var due []string
+	kept := m.later[:0]
+	for _, r := range m.later {
+		if r.at <= now {
+			due = append(due, r.names...)
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	m.later = kept
+	m.laterMu.Unlock()
+	for _, name := range due {
+		if err := m.cfg.FS.RemoveAll(name); err != nil {
+			// The next start removes it: its name says what it is.
+			m.cfg.Logger.Warn("removing a deleted file failed", "file", name, "err", err)
+		}
+	}
+}
