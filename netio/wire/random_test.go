@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 )
@@ -13,13 +14,7 @@ type generator struct{ *rand.Rand }
 func (g generator) often() bool  { return g.IntN(4) > 0 }
 func (g generator) seldom() bool { return g.IntN(8) == 0 }
 
-func (g generator) bytes(most int) []byte {
-	b := make([]byte, g.IntN(most+1))
-	for i := range b {
-		b[i] = byte(g.Uint32())
-	}
-	return b
-}
+func (g generator) bytes(most int) []byte { return g.fill(g.IntN(most + 1)) }
 
 func (g generator) name() []byte {
 	if g.seldom() {
@@ -46,10 +41,10 @@ func (g generator) nullableText() string {
 }
 
 func (g generator) records() []byte {
-	switch g.IntN(8) {
-	case 0:
+	switch g.IntN(50) {
+	case 0, 1, 2, 3, 4:
 		return nil
-	case 1:
+	case 5:
 		return g.bytes(20000)
 	default:
 		return g.bytes(100)
@@ -64,11 +59,11 @@ func (g generator) id() (id TopicID) {
 }
 
 func (g generator) fill(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(g.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.BigEndian.AppendUint64(b, g.Uint64())
 	}
-	return b
+	return b[:n]
 }
 
 func (g generator) i16() int16 { return int16(g.i64()) }
