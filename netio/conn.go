@@ -85,14 +85,27 @@ type Conn struct {
 	ring     rings // io_uring: what is in flight
 }
 
-// rings is what io_uring has in flight for a connection.
+// rings is what io_uring has in flight for a connection, and what it brought
+// while the connection may not receive.
 type rings struct {
 	// receiving is the kind of receive that is armed, zero if none.
 	receiving uint8
+	// cancelled says that it was asked to end.
 	cancelled bool
-	polling   bool
-	// starved says that a receive ended for want of provided buffers.
+	// polling says that a poll for output is armed.
+	polling bool
+	// starved says that it waits for a provided buffer.
 	starved bool
+	// pending is input that came after the connection was stopped, in order;
+	// ended is what came behind it, if the stream is over.
+	pending []pendingInput
+	ended   error
+}
+
+// pendingInput is the first n bytes of a provided buffer, which it holds.
+type pendingInput struct {
+	chunk *chunk
+	n     int
 }
 
 // Loop is the loop that the connection belongs to.

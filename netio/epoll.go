@@ -224,25 +224,30 @@ func (p *epollPoller) receive(c *Conn) {
 		} else {
 			l.feedChunk(c, ch, n)
 		}
-		p.setLowWater(c)
+		if c.frame == nil {
+			setLowWater(c, 1)
+		} else if !c.readable {
+			setLowWater(c, lowWaterFor(len(c.rest())))
+		}
 	}
 }
 
 // setLowWater lets the kernel wake us for the rest of a large frame only when
 // all of it is there, and puts things back when it is.
-func (p *epollPoller) setLowWater(c *Conn) {
-	want := 1
-	if c.frame != nil && !c.readable {
-		if rest := len(c.frame.payload) - c.got; rest >= lowWaterMin {
-			want = rest
-		}
-	} else if c.frame != nil {
-		return
-	}
+func setLowWater(c *Conn, want int) {
 	if want != c.lowWater {
 		c.lowWater = want
 		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, want)
 	}
+}
+
+// lowWaterFor is the mark for a frame of which rest bytes are missing. The
+// kernel caps it at what the receive buffer can hold.
+func lowWaterFor(rest int) int {
+	if rest >= lowWaterMin {
+		return rest
+	}
+	return 1
 }
 
 // receiveNow is a raw call: with MSG_DONTWAIT it cannot sleep.

@@ -342,7 +342,14 @@ func (l *Loop) releaseChunk(ch *chunk) {
 	if ch.refs < 0 {
 		panic("BUG: netio: receive chunk released too often")
 	}
-	if ch.refs > 0 || !ch.retired {
+	if ch.refs > 0 {
+		return
+	}
+	if ch.home != nil {
+		ch.home.returnChunk(ch)
+		return
+	}
+	if !ch.retired {
 		return
 	}
 	if ch.charged {

@@ -55,10 +55,15 @@ type chunk struct {
 	retired bool
 	// charged says that its bytes count as request memory.
 	charged bool
-	// bid is its number in a ring of provided buffers.
+	// home takes it back instead of the loop's pool, where it has one.
+	home chunkHome
+	// bid is its number in home's ring of provided buffers.
 	bid  uint16
 	next *chunk
 }
+
+// chunkHome is a poller that provides chunks to the kernel.
+type chunkHome interface{ returnChunk(ch *chunk) }
 
 // freeNode heads a free buffer, in the buffer itself.
 type freeNode struct{ next *freeNode }

@@ -1,0 +1,552 @@
+//go:build iouring
+
+package netio
+
+import (
+	"io"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/pawelgaczynski/giouring"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ringEntries = 4096
+
+	// Tags of user data beyond those of epoll.
+	kindReceive = 3
+	kindOutput  = 4
+	kindCancel  = 5
+
+	// Kinds of receive, for rings.receiving.
+	receiveMany   = 1 // multishot into provided buffers
+	receiveHead   = 2 // once, into a provided buffer, a few bytes
+	receiveDirect = 3 // once, into the frame's own buffer
+)
+
+// uringPoller receives by the ring: many small requests with one multishot
+// receive per connection into provided buffers, the rest of a large frame with
+// a single receive into the frame's own buffer. Sends are direct system calls
+// as with epoll, and so are sendfile and accept, for which the ring polls.
+//
+// A multishot receive cannot be held back at once, only cancelled. What it
+// brings until then is kept in Conn.ring.pending, unseen by the frame cutter,
+// so that the bounds on memory and the order of things are those of epoll.
+//
+// giouring is used for setting up, mapping, the queues and the registration of
+// the buffer ring. Not used are its Prepare functions (they leave old bits
+// behind, some pass a pointer to a pointer), its submit and wait functions
+// (EINTR, success with an empty queue, no way to pass IORING_ENTER_NO_IOWAIT)
+// and its batch peek (it may report the whole slice).
+type uringPoller struct {
+	loop   *Loop
+	ring   *giouring.Ring
+	wakeFD int
+	// epollFD waits for the ring where the kernel would count a wait inside
+	// io_uring_enter as iowait; -1 where it can be told not to.
+	epollFD int
+	// busy says that the last wait found something, so the next one is tried
+	// without sleeping, as a raw call.
+	busy bool
+	// inFlight counts operations whose last completion is still to come.
+	inFlight int
+
+	buffers  provided
+	starving []*Conn
+	// watching is set for listeners, by index, whose poll is armed.
+	watching []bool
+
+	wait64 waitArg
+	// onCompletion is the method complete, bound once.
+	onCompletion func(*giouring.CompletionQueueEvent)
+	seen         uint32
+}
+
+// waitArg is struct io_uring_getevents_arg with the time it points to.
+type waitArg struct {
+	sigmask     uint64
+	sigmaskSize uint32
+	minWaitUsec uint32
+	timespec    uint64
+	limit       unix.Timespec
+}
+
+const waitArgBytes = 24
+
+// setupUring runs on the loop's own thread: a ring with SINGLE_ISSUER belongs
+// to the thread that made it.
+func setupUring(l *Loop) error {
+	p, err := newUring(l, kernelFeatures()&featNoIowait == 0 || waitByEpoll.Load())
+	if err != nil {
+		return err
+	}
+	l.poll = p
+	return nil
+}
+
+func newUring(l *Loop, waitByEpoll bool) (*uringPoller, error) {
+	p := &uringPoller{loop: l, ring: giouring.NewRing(), wakeFD: -1, epollFD: -1}
+	p.onCompletion = p.complete
+	if err := p.ring.QueueInit(ringEntries, setupFlags); err != nil {
+		return nil, err
+	}
+	err := p.buffers.init(p)
+	if err == nil {
+		p.wakeFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	}
+	if err == nil && waitByEpoll {
+		if p.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
+			err = unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.ring.RingFd(), &unix.EpollEvent{Events: unix.EPOLLIN})
+		}
+	}
+	if err != nil {
+		p.release()
+		return nil, err
+	}
+	p.armWake()
+	return p, nil
+}
+
+func (p *uringPoller) release() {
+	for _, fd := range []int{p.wakeFD, p.epollFD} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	p.ring.QueueExit()
+	p.buffers.close()
+}
+
+// close ends what is armed before the ring goes, so that the kernel has let go
+// of sockets and buffers when it returns rather than some milliseconds later.
+func (p *uringPoller) close() {
+	sqe := p.entry(opAsyncCancel, -1, eventData(kindCancel, 0, 0))
+	sqe.OpcodeFlags = cancelAny | cancelAll
+	for deadline := time.Now().Add(time.Second); p.inFlight > 0 && time.Now().Before(deadline); {
+		if p.enter(0, true) != nil {
+			break
+		}
+		p.reap()
+		if p.inFlight > 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	p.release()
+}
+
+// entry takes the next submission entry, zeroed, and counts it as in flight.
+func (p *uringPoller) entry(op uint8, fd int, data uint64) *giouring.SubmissionQueueEntry {
+	sqe := p.ring.GetSQE()
+	for sqe == nil {
+		// Full: hand over what is there. Deferred completions do not run here,
+		// so nothing is dispatched in the middle of a dispatch.
+		if err := p.enter(0, false); err != nil && err != unix.EINTR && err != unix.EAGAIN && err != unix.EBUSY {
+			panic("netio: io_uring_enter: " + err.Error())
+		}
+		sqe = p.ring.GetSQE()
+	}
+	*sqe = giouring.SubmissionQueueEntry{OpCode: op, Fd: int32(fd), UserData: data}
+	p.inFlight++
+	return sqe
+}
+
+// enter submits without sleeping; with events, deferred work runs as well.
+func (p *uringPoller) enter(flags uintptr, events bool) error {
+	n := flushSQ(p.ring)
+	if events {
+		flags |= enterGetEvents
+	} else if n == 0 {
+		return nil
+	}
+	_, _, errno := unix.RawSyscall6(sysEnter, uintptr(p.ring.RingFd()), uintptr(n), 0, flags, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// enterWait submits and sleeps until there is a completion or d is over.
+func (p *uringPoller) enterWait(d time.Duration) error {
+	n := flushSQ(p.ring)
+	w := &p.wait64
+	w.timespec = 0
+	if d > 0 {
+		w.limit = unix.NsecToTimespec(int64(d))
+		w.timespec = uint64(uintptr(unsafe.Pointer(&w.limit)))
+	}
+	_, _, errno := unix.Syscall6(sysEnter, uintptr(p.ring.RingFd()), uintptr(n), 1,
+		enterGetEvents|enterExtArg|enterNoIowait, uintptr(unsafe.Pointer(w)), waitArgBytes)
+	if errno != 0 && errno != unix.ETIME {
+		return errno
+	}
+	return nil
+}
+
+// epollWait sleeps on the ring's descriptor instead.
+func (p *uringPoller) epollWait(d time.Duration) error {
+	if err := p.enter(0, true); err != nil {
+		return err
+	}
+	if p.ring.CQReady() > 0 {
+		return nil
+	}
+	ms := -1
+	if d > 0 {
+		ms = int(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
+	}
+	var events [1]unix.EpollEvent
+	if _, err := unix.EpollWait(p.epollFD, events[:], ms); err != nil {
+		return err
+	}
+	return p.enter(0, true)
+}
+
+func (p *uringPoller) wait(d time.Duration) error {
+	p.feedStarving()
+	var err error
+	if d == 0 || p.busy || p.ring.CQReady() > 0 {
+		err = p.enter(0, true)
+	}
+	if err == nil && d != 0 && p.ring.CQReady() == 0 {
+		if p.epollFD >= 0 {
+			err = p.epollWait(d)
+		} else {
+			err = p.enterWait(d)
+		}
+	}
+	switch err {
+	case nil, unix.EINTR, unix.EAGAIN, unix.EBUSY:
+		// Too many completions not yet taken, or too little memory for a
+		// moment: take what is there and try again.
+	default:
+		return err
+	}
+	p.busy = p.ring.CQReady() > 0
+	if p.busy {
+		p.loop.mail.asleep.Store(false)
+		p.loop.readClock()
+		p.reap()
+	}
+	return nil
+}
+
+// reap dispatches the completions that are there.
+func (p *uringPoller) reap() {
+	p.seen = 0
+	p.ring.ForEachCQE(p.onCompletion)
+	p.ring.CQAdvance(p.seen)
+}
+
+func (p *uringPoller) complete(cqe *giouring.CompletionQueueEvent) {
+	p.seen++
+	more := cqe.Flags&cqeMore != 0
+	if !more {
+		p.inFlight--
+	}
+	l := p.loop
+	kind, gen, slot := splitEventData(cqe.UserData)
+	switch kind {
+	case kindReceive:
+		if c := l.conns.lookup(slot, gen); c != nil {
+			p.received(c, cqe.Res, cqe.Flags)
+		}
+	case kindOutput:
+		if c := l.conns.lookup(slot, gen); c != nil {
+			c.ring.polling = false
+			if c.closed {
+				p.forgetIfIdle(c)
+			} else {
+				l.writable(c)
+			}
+		}
+	case kindListen:
+		p.watching[slot] = false
+		if cqe.Res >= 0 {
+			l.server.acceptReady(l, int(slot))
+		}
+		if ln := l.server.listenerAt(int(slot)); ln.watched {
+			p.pollListener(ln)
+		}
+	case kindWake:
+		if !more && cqe.Res >= 0 {
+			p.armWake()
+		}
+	case kindCancel:
+	}
+}
+
+// armWake polls the eventfd for as long as the loop lives. Each write is an
+// event of its own, so the counter need never be read.
+func (p *uringPoller) armWake() {
+	sqe := p.entry(opPollAdd, p.wakeFD, eventData(kindWake, 0, 0))
+	sqe.Len = pollAddMulti
+	sqe.OpcodeFlags = unix.POLLIN
+}
+
+func (p *uringPoller) wake() { writeEventFD(p.wakeFD) }
+
+func (p *uringPoller) watch(ln *listener, on bool) error {
+	for len(p.watching) <= ln.index {
+		p.watching = append(p.watching, false)
+	}
+	if on {
+		p.pollListener(ln)
+	} else if p.watching[ln.index] {
+		p.cancel(eventData(kindListen, 0, uint32(ln.index)))
+	}
+	return nil
+}
+
+// pollListener polls once: armed anew after each accept, it sees what is left.
+func (p *uringPoller) pollListener(ln *listener) {
+	if p.watching[ln.index] {
+		return
+	}
+	p.watching[ln.index] = true
+	sqe := p.entry(opPollAdd, ln.fd, eventData(kindListen, 0, uint32(ln.index)))
+	sqe.OpcodeFlags = unix.POLLIN
+}
+
+func (p *uringPoller) cancel(data uint64) {
+	sqe := p.entry(opAsyncCancel, -1, eventData(kindCancel, 0, 0))
+	sqe.Addr = data
+}
+
+func (p *uringPoller) add(c *Conn) error {
+	p.arm(c)
+	return nil
+}
+
+func (p *uringPoller) awaitWritable(c *Conn) {
+	if c.ring.polling {
+		return
+	}
+	c.ring.polling = true
+	sqe := p.entry(opPollAdd, c.fd, eventData(kindOutput, c.gen, c.slot))
+	sqe.OpcodeFlags = unix.POLLOUT
+}
+
+func (p *uringPoller) remove(c *Conn) {
+	for _, in := range c.ring.pending {
+		p.loop.releaseChunk(in.chunk)
+	}
+	c.ring.pending = nil
+	p.cancelReceive(c)
+	if c.ring.polling {
+		p.cancel(eventData(kindOutput, c.gen, c.slot))
+	}
+	_ = unix.Close(c.fd)
+	p.forgetIfIdle(c)
+}
+
+func (p *uringPoller) forgetIfIdle(c *Conn) {
+	if c.ring.receiving == 0 && !c.ring.polling {
+		p.loop.forget(c)
+	}
+}
+
+func (p *uringPoller) cancelReceive(c *Conn) {
+	if c.ring.receiving != 0 && !c.ring.cancelled {
+		c.ring.cancelled = true
+		p.cancel(eventData(kindReceive, c.gen, c.slot))
+	}
+}
+
+// inputChanged starts what may receive and stops what may not. A receive into
+// a frame's own buffer or of a few bytes is left to finish.
+func (p *uringPoller) inputChanged(c *Conn) {
+	switch {
+	case len(c.ring.pending) > 0 || c.ring.ended != nil:
+		if !c.isReady && c.mayReceive() {
+			p.loop.markReady(c)
+		}
+	case c.ring.receiving == 0:
+		p.arm(c)
+	case c.ring.receiving == receiveMany && !c.mayReceive():
+		p.cancelReceive(c)
+	}
+}
+
+// resume hands in what came while the connection was stopped.
+func (p *uringPoller) resume(c *Conn) {
+	l := p.loop
+	for len(c.ring.pending) > 0 && c.mayReceive() {
+		in := c.ring.pending[0]
+		c.ring.pending = c.ring.pending[:copy(c.ring.pending, c.ring.pending[1:])]
+		p.feed(c, in.chunk, in.n)
+	}
+	if len(c.ring.pending) == 0 {
+		c.ring.pending = nil
+		if c.ring.ended != nil && c.mayReceive() {
+			l.inputEnded(c, c.ring.ended)
+			c.ring.ended = nil
+		}
+	}
+}
+
+// feed cuts the first n bytes of a provided buffer, which it gives up.
+func (p *uringPoller) feed(c *Conn, ch *chunk, n int) {
+	p.loop.feed(c, ch, ch.mem[:n])
+	p.loop.releaseChunk(ch)
+	if c.ring.receiving == receiveMany && c.frame != nil && len(c.rest()) >= lowWaterMin {
+		p.cancelReceive(c)
+	}
+}
+
+// received takes one completion of a receive.
+func (p *uringPoller) received(c *Conn, res int32, flags uint32) {
+	l := p.loop
+	kind := c.ring.receiving
+	if flags&cqeMore == 0 {
+		c.ring.receiving, c.ring.cancelled = 0, false
+	}
+	var ch *chunk
+	if flags&cqeBuffer != 0 {
+		ch = p.buffers.take(uint16(flags >> cqeBufferShift))
+	}
+	if c.closed || res <= 0 && ch != nil {
+		if ch != nil {
+			l.releaseChunk(ch)
+		}
+		ch = nil
+	}
+	if c.closed {
+		if c.ring.receiving == 0 {
+			p.forgetIfIdle(c)
+		}
+		return
+	}
+	switch errno := unix.Errno(max(0, -res)); {
+	case res > 0 && kind == receiveDirect:
+		l.filled(c, int(res))
+	case res > 0:
+		if len(c.ring.pending) > 0 || !c.mayReceive() {
+			c.ring.pending = append(c.ring.pending, pendingInput{ch, int(res)})
+		} else {
+			p.feed(c, ch, int(res))
+		}
+	case res == 0:
+		p.inputEnded(c, io.EOF)
+		return
+	case errno == unix.ENOBUFS:
+		p.starve(c)
+		return
+	case errno == unix.ECANCELED, errno == unix.EAGAIN, errno == unix.EINTR:
+	default:
+		p.inputEnded(c, errno)
+		return
+	}
+	if c.ring.receiving == 0 {
+		l.markDirty(c) // settle arms the next one
+	}
+}
+
+// inputEnded reports the end of the stream, after what came before it.
+func (p *uringPoller) inputEnded(c *Conn, err error) {
+	if len(c.ring.pending) > 0 || err == io.EOF && !c.mayReceive() {
+		c.ring.ended = err
+		p.loop.markDirty(c)
+		return
+	}
+	p.loop.inputEnded(c, err)
+}
+
+// arm starts the receive that fits what is expected.
+func (p *uringPoller) arm(c *Conn) {
+	if c.ring.receiving != 0 || c.ring.starved || c.ring.ended != nil || !c.mayReceive() {
+		return
+	}
+	if c.frame != nil {
+		p.armDirect(c)
+		return
+	}
+	setLowWater(c, 1)
+	if p.buffers.empty() && !p.buffers.grow() {
+		p.starve(c)
+		return
+	}
+	sqe := p.entry(opRecv, c.fd, eventData(kindReceive, c.gen, c.slot))
+	sqe.Flags = sqeBufferSelect
+	sqe.BufIG = bufferGroup
+	if c.large {
+		c.ring.receiving = receiveHead
+		sqe.Len = headBytes
+		return
+	}
+	c.ring.receiving = receiveMany
+	sqe.IoPrio = recvMultishot
+}
+
+// armDirect receives into the frame that was begun: what is there at once,
+// then, by the ring, the rest when all of it is there.
+func (p *uringPoller) armDirect(c *Conn) {
+	l := p.loop
+	share := epollTurnBytes
+	for c.frame != nil {
+		dst := c.rest()
+		n, errno := receiveNow(c.fd, dst[:min(len(dst), share)])
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno == unix.EAGAIN {
+			break
+		}
+		if errno != 0 {
+			l.inputEnded(c, errno)
+			return
+		}
+		if n == 0 {
+			l.inputEnded(c, io.EOF)
+			return
+		}
+		l.filled(c, n)
+		if share -= n; share <= 0 {
+			break
+		}
+	}
+	if c.frame == nil {
+		l.markDirty(c) // settle arms the next one
+		return
+	}
+	dst := c.rest()
+	setLowWater(c, lowWaterFor(len(dst)))
+	c.ring.receiving = receiveDirect
+	sqe := p.entry(opRecv, c.fd, eventData(kindReceive, c.gen, c.slot))
+	sqe.Addr = uint64(uintptr(unsafe.Pointer(&dst[0])))
+	sqe.Len = uint32(len(dst))
+	sqe.IoPrio = recvPollFirst
+}
+
+// starve has c wait for a provided buffer.
+func (p *uringPoller) starve(c *Conn) {
+	if !c.ring.starved {
+		c.ring.starved = true
+		p.starving = append(p.starving, c)
+	}
+}
+
+// feedStarving arms the connections that waited, now that buffers are back.
+func (p *uringPoller) feedStarving() {
+	if len(p.starving) == 0 || p.buffers.empty() && !p.buffers.grow() {
+		return
+	}
+	waiting := p.starving
+	p.starving = p.starving[len(p.starving):]
+	for i, c := range waiting {
+		waiting[i] = nil
+		c.ring.starved = false
+		if !c.closed {
+			p.arm(c)
+		}
+	}
+	if len(p.starving) == 0 {
+		p.starving = waiting[:0]
+	}
+}
+
+func (p *uringPoller) returnChunk(ch *chunk) {
+	mangle(ch.mem)
+	p.buffers.put(ch)
+}
