@@ -18,7 +18,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(good(codec)), uint16(codec)<<8)
 	}
 	f.Add([]byte(withRecords(1, 12, 0, 0, 0, 1, 1, 0)), uint16(fuzzCompacted))
-	f.Add([]byte(filled(4000, 10, true)), uint16(fuzzRecent))
+	f.Add([]byte(filled(600, 10, true)), uint16(fuzzRecent))
 	f.Add(join(good(None), good(None)), uint16(fuzzAsIs))
 	f.Fuzz(func(t *testing.T, data []byte, flags uint16) {
 		p := fuzzPolicy(flags)

@@ -362,7 +362,7 @@ func (p *Policy) checkInside(b Batch, codec Codec) (Batch, error) {
 	if target := p.CompressionType.target(codec); target != codec && !b.Attributes().Control() {
 		b, err = recompress(b, raw, target, p.CompressionLevel)
 		if err != nil {
-			return nil, err
+			return nil, Errorf(kerr.UnknownServerError, "the records do not compress with %v: %v", target, err)
 		}
 		if len(b) > int(p.MaxMessageBytes) {
 			return nil, tooLarge(len(b), p.MaxMessageBytes)
