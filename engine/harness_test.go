@@ -30,7 +30,7 @@ type brokerOptions struct {
 	engine     string // of netio
 	properties map[string]string
 	memory     bool // files in memory
-	handler    func(*Engine) netio.Handler
+	logger     *slog.Logger
 }
 
 // testBroker is one node behind a real socket.
@@ -64,7 +64,10 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 			t.Fatal(err)
 		}
 	}
-	logger := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	logger := o.logger
+	if logger == nil {
+		logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
 	broker, _, err := config.Load(o.properties, nil)
 	must(err)
 	workers := new(goExecutor)
@@ -95,11 +98,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 		}),
 		FetchMaxBytes: broker.FetchMaxBytes, FetchSessionSlots: int(broker.FetchSessionCacheSlots),
 	})
-	var handler netio.Handler = b.engine
-	if o.handler != nil {
-		handler = o.handler(b.engine)
-	}
-	b.server, err = netio.NewServer(netio.Config{Engine: o.engine, Loops: max(o.loops, 1), Logger: logger}, handler)
+	b.server, err = netio.NewServer(netio.Config{Engine: o.engine, Loops: max(o.loops, 1), Logger: logger}, b.engine)
 	must(err)
 	at, err := b.server.Listen("PLAINTEXT", "127.0.0.1:0")
 	must(err)
@@ -150,7 +149,7 @@ func (b *testBroker) deleteTopic(name string) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if errs := b.control.DeleteTopics(ctx, []string{name}); errs[0] != nil {
+	if errs := b.control.DeleteTopics(ctx, []record.TopicID{b.control.Image().Topics[name].ID}); errs[0] != nil {
 		b.Fatalf("deleting %s: %v", name, errs[0])
 	}
 	if err := b.manager.Settle(ctx); err != nil {
@@ -245,6 +244,16 @@ func (c *client) ask(req kmsg.Request) kmsg.Response {
 	return c.receive(req)
 }
 
+// reset closes the connection so that the broker hears of it at once: after a
+// mere end of input it would still answer.
+func (c *client) reset() {
+	c.Helper()
+	if err := c.net.(*net.TCPConn).SetLinger(0); err != nil {
+		c.Fatal(err)
+	}
+	c.net.Close()
+}
+
 // closed waits for the broker to close the connection.
 func (c *client) closed() {
 	c.Helper()
@@ -271,7 +280,7 @@ func (c *client) silent(d time.Duration) {
 func batchOf(values ...string) record.Batch {
 	b := record.NewBuilder()
 	for _, v := range values {
-		b.Add(record.Timestamp(time.Now().UnixMilli()), []byte("k"), []byte(v), nil)
+		b.Add(record.Timestamp(time.Now().UnixMilli()), []byte("k"), []byte(v))
 	}
 	return b.Build(record.None)
 }
