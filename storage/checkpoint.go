@@ -180,16 +180,26 @@ func (m *Manager) Close(progress func(done, total int)) error {
 		}
 	}
 	for _, d := range m.dirs {
-		if err := m.checkpointDir(d); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if failed[d] || d.incomplete {
-			continue
-		}
-		if err := writeCleanMark(m.cfg.FS, d.path); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, m.leave(d, failed[d]))
 	}
 	return errors.Join(append(errs, m.unlock())...)
+}
+
+// leave writes what the next start goes by.
+func (m *Manager) leave(d *logDir, failed bool) error {
+	if d.state == unread {
+		return nil
+	}
+	if err := m.checkpointDir(d); err != nil {
+		return err
+	}
+	switch {
+	case failed:
+		return nil
+	case d.state == complete:
+		return writeCleanMark(m.cfg.FS, d.path, true)
+	case d.clean:
+		return writeCleanMark(m.cfg.FS, d.path, d.trusted)
+	}
+	return nil
 }

@@ -40,7 +40,7 @@ type LogConfig struct {
 	RetentionBytes    int64 // retention.bytes, -1 is without bound
 	FileDeleteDelayMs int64 // file.delete.delay.ms: grace before files are unlinked
 
-	Compact, Delete bool // cleanup.policy
+	Compact, Delete bool // cleanup.policy; neither keeps everything for ever
 	TimestampType   record.TimestampType
 	Preallocate     bool // preallocate; blocks are reserved ahead anyway, see prepare.go
 }
@@ -67,9 +67,6 @@ func (c LogConfig) withDefaults() LogConfig {
 	def(&c.RetentionMs, 7*24*3600*1000)
 	def(&c.RetentionBytes, -1)
 	def(&c.FileDeleteDelayMs, 60000)
-	if !c.Compact && !c.Delete {
-		c.Delete = true
-	}
 	return c
 }
 

@@ -59,6 +59,7 @@ type Log struct {
 	recoveryPoint atomic.Int64               // everything below is durable
 	highWatermark atomic.Int64               // as told by OnHighWatermark
 	failure       atomic.Pointer[error]      // why the log takes no appends
+	checkpointHW  record.Offset              // high watermark found by load, never changed after
 
 	epochs *epochCache
 
@@ -211,9 +212,13 @@ func (l *Log) OnHighWatermark(hw record.Offset) {
 	l.producers.txns.replicated(hw)
 }
 
-// HighWatermark is what OnHighWatermark was told last; after a start, what the
-// replication checkpoint says, held inside [start, end].
+// HighWatermark is what OnHighWatermark was told last; before that
+// CheckpointedHighWatermark.
 func (l *Log) HighWatermark() record.Offset { return record.Offset(l.highWatermark.Load()) }
+
+// CheckpointedHighWatermark is what the replication checkpoint said when the
+// log was loaded, held inside its [start, end].
+func (l *Log) CheckpointedHighWatermark() record.Offset { return l.checkpointHW }
 
 // FirstUnstableOffset is the first offset of the earliest transaction that is
 // open, or was ended by a marker at or above the high watermark. The last

@@ -49,9 +49,7 @@ type logDir struct {
 	lock    io.Closer
 	clean   bool // left in order by the last stop
 	trusted bool // by a stop of ours
-	// incomplete says that a log could not be loaded; no stop is clean then,
-	// since its recovery has work to do.
-	incomplete bool
+	state   dirState
 
 	// The checkpoints as they were at the start.
 	recovery, start, replication map[record.TopicPartition]record.Offset
@@ -66,6 +64,15 @@ type logDir struct {
 	startRunning bool
 	startWaiting []chan error
 }
+
+// dirState is how far Load came with a directory.
+type dirState int8
+
+const (
+	unread     dirState = iota // its marks and files are as the last stop left them
+	incomplete                 // some log was not loaded
+	complete
+)
 
 // inPlace runs jobs in the caller's goroutine.
 type inPlace struct{}

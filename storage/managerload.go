@@ -77,6 +77,9 @@ func (m *Manager) Load(ctx context.Context, want func(FoundLog) (LogConfig, bool
 	if err := m.removeCleanMarks(); err != nil {
 		return err
 	}
+	for _, d := range m.dirs {
+		d.state = complete // unless a loader says otherwise
+	}
 	byDir := map[*logDir][]FoundLog{}
 	for _, f := range found {
 		d := m.dirAt(f)
@@ -115,7 +118,7 @@ type loader struct {
 	total    int
 	wg       sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows, logDir.incomplete and the calls of want and progress
+	mu   sync.Mutex // guards what follows, logDir.state and the calls of want and progress
 	done int
 	errs []error
 }
@@ -129,7 +132,7 @@ func (ld *loader) work(d *logDir, queue <-chan FoundLog) {
 		ld.mu.Lock()
 		ld.done++
 		if err != nil {
-			d.incomplete = true
+			d.state = incomplete
 			ld.errs = append(ld.errs, fmt.Errorf("loading %s: %w", f.Dir, err))
 		}
 		if ld.progress != nil {

@@ -164,8 +164,14 @@ func readCleanMark(fsys vfs.FS, dir string) (clean, ours bool, err error) {
 	return true, m.Writer == cleanMarkWriter, nil
 }
 
-func writeCleanMark(fsys vfs.FS, dir string) error {
-	data, err := json.Marshal(cleanMark{BrokerEpoch: -1, Writer: cleanMarkWriter})
+// writeCleanMark leaves the mark; ours promises that the recovery points are
+// the ends of the logs.
+func writeCleanMark(fsys vfs.FS, dir string, ours bool) error {
+	m := cleanMark{BrokerEpoch: -1}
+	if ours {
+		m.Writer = cleanMarkWriter
+	}
+	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,12 @@ func (s *segment) stopAt(h *handle, size int64, limit record.Offset, enough int6
 // scanBytes is what a scan of headers reads at a time: two index intervals.
 const scanBytes = 8 << 10
 
-type scanBuffer [scanBytes]byte
+// scanBuffer is the memory of a scan; the header is in it because what a
+// function value is given the address of would else be allocated.
+type scanBuffer struct {
+	header record.Header
+	bytes  [scanBytes]byte
+}
 
 var scanPool = sync.Pool{New: func() any { return new(scanBuffer) }}
 
@@ -180,21 +185,22 @@ func scanHeaders(f vfs.File, pos, size int64, nowait bool, fn func(Position, *re
 	var have []byte // bytes of the file from pos on
 	for pos+record.HeaderSize <= size {
 		if len(have) < record.HeaderSize {
-			want := buf[:min(scanBytes, size-pos)]
+			want := buf.bytes[:min(scanBytes, size-pos)]
 			n, err := readSome(f, want, pos, nowait)
 			if err != nil {
 				return err
 			}
 			have = want[:n]
 		}
-		h, err := record.ParseHeader(have)
-		if err != nil {
+		var err error
+		if buf.header, err = record.ParseHeader(have); err != nil {
 			return &CorruptionError{File: f.Name(), Position: Position(pos), Err: err}
 		}
+		h := &buf.header
 		if pos+int64(h.SizeBytes) > size {
 			return nil
 		}
-		if !fn(Position(pos), &h) {
+		if !fn(Position(pos), h) {
 			return nil
 		}
 		pos += int64(h.SizeBytes)

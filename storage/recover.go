@@ -291,6 +291,7 @@ func (l *Log) loaded(files *logFiles, st loadState) error {
 	l.checkOrder()
 	hw := min(max(st.highWatermark, l.StartOffset()), end)
 	l.highWatermark.Store(int64(hw))
+	l.checkpointHW = hw
 	l.producers.txns.replicated(hw)
 	l.epochs.truncateSuffix(end)
 	l.epochs.truncatePrefix(l.StartOffset())
