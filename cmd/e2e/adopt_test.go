@@ -27,12 +27,14 @@ func TestAdoption(t *testing.T) {
 	writeAdopted(t, kafka.addr)
 	kafka.stop(t)
 	onEachEngine(t, func(t *testing.T, engine string) {
-		dir := kafka.Config.Dir
-		if engine != engineKafka {
-			dir = scratchDir(t)
+		s := kafka
+		if engine == engineKafka {
+			s.start(t)
+		} else {
+			dir := scratchDir(t)
 			copyPartitions(t, kafka.Config.Dir, dir)
+			s = startServerIn(t, engine, dir)
 		}
-		s := startServerIn(t, engine, dir)
 		waitTopic(t, s.addr, "adopted", adoptedPartitions)
 		for p := range int32(adoptedPartitions) {
 			want := logBytes(t, filepath.Join(kafka.Config.Dir, fmt.Sprintf("adopted-%d", p)))
@@ -56,7 +58,7 @@ func TestAdoption(t *testing.T) {
 			s.start(t)
 		}
 		s.stop(t)
-		dumpLogs(t, dir, allSegments)
+		dumpLogs(t, s.Config.Dir, allSegments)
 	})
 }
 

@@ -109,5 +109,6 @@ func push(t *testing.T, addr, topic string, partition int32, batch []byte, n int
 		return err
 	}
 	defer conn.Close()
-	return bench.Pipeline(conn, bench.ProduceFrame(topic, partition, -1, batch), n, 5)
+	_, err = bench.Pipeline(conn, bench.ProduceFrame(topic, partition, -1, batch), bench.Bound{Requests: n}, 5)
+	return err
 }

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// memFreeTarget is how much memory may be free before a measurement. A
+	// guest's free memory is taken back by the host within seconds; touching it
+	// again costs 2.3 s/GiB, more than all else that a broker does, and hides
+	// every difference. On any busy host the page cache has filled it.
+	memFreeTarget = 400 << 20
+	// fillStep is small so that the kernel reclaims clean pages as it goes and
+	// no reader of large chunks is killed for lack of memory.
+	fillStep = 1 << 20
+)
+
+// Machine is the state of the machine that measurements need and that is put
+// back at the end.
+type Machine struct {
+	fillPath   string
+	fillOffset int64
+	congestion string // what was set before
+}
+
+// PrepareMachine sets the same congestion control for every contender's
+// sockets (BBR cripples loopback, cubic does not) and makes the sparse file
+// that fills the page cache. It needs root. Close undoes both.
+func PrepareMachine(dir string) (*Machine, error) {
+	before, err := os.ReadFile(congestionPath)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{fillPath: filepath.Join(dir, "fill"), congestion: strings.TrimSpace(string(before))}
+	if err := os.WriteFile(congestionPath, []byte("cubic"), 0); err != nil {
+		return nil, fmt.Errorf("congestion control: %w", err)
+	}
+	f, err := os.Create(m.fillPath)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	defer f.Close()
+	// Sparse: the file has no blocks, reading it fills pages with zeros.
+	if err := f.Truncate(4 << 40); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+const congestionPath = "/proc/sys/net/ipv4/tcp_congestion_control"
+
+// Close puts the congestion control back and removes the file, whose pages go
+// with it.
+func (m *Machine) Close() error {
+	return errors.Join(os.WriteFile(congestionPath, []byte(m.congestion), 0), os.Remove(m.fillPath))
+}
+
+// UseUpFreeMemory writes dirty pages back and then fills the page cache with
+// clean pages until less than 400 MiB of memory is free. It returns what is
+// free then. Deleting files frees memory again: call it before each run.
+func (m *Machine) UseUpFreeMemory(ctx context.Context) (free int64, err error) {
+	syscall.Sync()
+	f, err := os.Open(m.fillPath)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	buf := make([]byte, fillStep)
+	// Twice the machine's memory is more than it takes, whatever is reclaimed.
+	total, err := meminfo("MemTotal")
+	if err != nil {
+		return 0, err
+	}
+	for read := int64(0); read < 2*total; read += fillStep {
+		if free, err = meminfo("MemFree"); err != nil || free < memFreeTarget {
+			return free, err
+		}
+		if err := ctx.Err(); err != nil {
+			return free, err
+		}
+		if _, err := f.ReadAt(buf, m.fillOffset); err != nil {
+			return free, fmt.Errorf("fill the page cache: %w", err)
+		}
+		m.fillOffset += fillStep
+	}
+	return free, fmt.Errorf("still %d MiB of memory free after reading twice the machine's memory", free>>20)
+}
+
+// Settle waits until writeback has little left to do, so that one contender's
+// dirty pages are not written at the expense of the next.
+func Settle(ctx context.Context) error {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		dirty, err := meminfo("Dirty")
+		if err != nil {
+			return err
+		}
+		if dirty < 16<<20 {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// meminfo is a line of /proc/meminfo in bytes.
+func meminfo(key string) (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	values, err := parseKiB(data, key)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/meminfo: %w", err)
+	}
+	return values[0], nil
+}

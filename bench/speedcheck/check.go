@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/posthouse/posthouse/bench"
+)
+
+// check runs the rounds.
+type check struct {
+	options    options
+	machine    *bench.Machine // nil if the machine is left as it is
+	contenders []*contender
+	topics     int // created so far
+}
+
+// figures are a contender's rounds of one line.
+type figures struct {
+	rate   bench.Sample // records/s
+	mibps  bench.Sample
+	server bench.Sample // CPU µs per record
+	client bench.Sample // CPU µs per record
+	perGiB bench.Sample // server CPU s per GiB of batches
+}
+
+// warmUp writes what reads need and gives the JVM time to compile what it will
+// run: 20 s of batches, and each line once.
+func (c *check) warmUp(ctx context.Context, lines []line) error {
+	for _, contender := range c.contenders {
+		if err := c.onlyThis(contender); err != nil {
+			return err
+		}
+		var err error
+		if contender.read, err = writeForReads(ctx, contender.broker.Config.Addr); err != nil {
+			return err
+		}
+		warm := line{key: "warm", partitions: 8, run: produceWith(batchConns, pipelineDepth, batchRecords, recordBytes)}
+		for _, l := range append([]line{warm, warm, warm, warm}, lines...) {
+			if _, _, err := c.round(ctx, contender, l); err != nil {
+				return fmt.Errorf("%s: %s: %w", contender.name, l.key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// measure runs a line's rounds, the contenders in turn, and prints them.
+func (c *check) measure(ctx context.Context, l line) error {
+	all := make([]figures, len(c.contenders))
+	for range c.options.rounds {
+		for i, contender := range c.contenders {
+			if err := c.onlyThis(contender); err != nil {
+				return err
+			}
+			got, server, err := c.round(ctx, contender, l)
+			if err != nil {
+				return fmt.Errorf("%s: %w", contender.name, err)
+			}
+			f, records := &all[i], float64(got.records)
+			f.rate = append(f.rate, records/got.elapsed.Seconds())
+			f.mibps = append(f.mibps, float64(got.bytes)/(1<<20)/got.elapsed.Seconds())
+			f.server = append(f.server, float64(server.Total().Microseconds())/records)
+			f.client = append(f.client, float64(got.client.Microseconds())/records)
+			f.perGiB = append(f.perGiB, server.Total().Seconds()/(float64(got.bytes)/(1<<30)))
+		}
+	}
+	c.print(l, all)
+	return nil
+}
+
+// onlyThis lets one contender run and stops the others.
+func (c *check) onlyThis(running *contender) error {
+	for _, other := range c.contenders {
+		if other != running {
+			if err := other.broker.Process.Pause(); err != nil {
+				return err
+			}
+		}
+	}
+	return running.broker.Process.Resume()
+}
+
+// round runs a line once on a fresh topic and returns what the client saw and
+// what the broker used.
+func (c *check) round(ctx context.Context, contender *contender, l line) (result, bench.CPUTime, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	addr, pid := contender.broker.Config.Addr, contender.broker.Process.PID()
+	work := load{addr: addr, topic: readTopic, read: contender.read, seconds: c.options.seconds}
+	if !l.reads {
+		c.topics++
+		work.topic = fmt.Sprintf("speed-%s-%d", l.key, c.topics)
+		// Files go soon after the topic, so that the disk holds a round at a time.
+		if err := bench.CreateTopic(ctx, addr, work.topic, l.partitions, map[string]string{"file.delete.delay.ms": "0"}); err != nil {
+			return result{}, bench.CPUTime{}, err
+		}
+	}
+	if err := c.prepare(ctx); err != nil {
+		return result{}, bench.CPUTime{}, err
+	}
+	before, err := bench.ProcessCPU(pid)
+	if err != nil {
+		return result{}, bench.CPUTime{}, err
+	}
+	got, err := l.run(ctx, work)
+	if err != nil {
+		return got, bench.CPUTime{}, err
+	}
+	after, err := bench.ProcessCPU(pid)
+	if err != nil {
+		return got, bench.CPUTime{}, err
+	}
+	if !l.reads {
+		err = bench.DeleteTopic(ctx, addr, work.topic)
+		time.Sleep(300 * time.Millisecond) // the deletion's own work
+	}
+	return got, after.Sub(before), err
+}
+
+// prepare brings the machine to the state that every round starts from.
+func (c *check) prepare(ctx context.Context) error {
+	if c.machine == nil {
+		return nil
+	}
+	if err := bench.Settle(ctx); err != nil {
+		return err
+	}
+	_, err := c.machine.UseUpFreeMemory(ctx)
+	return err
+}
+
+func (c *check) print(l line, all []figures) {
+	fmt.Println(l.name)
+	fmt.Printf("  %-20s %28s %24s %24s %24s %20s\n", "", "records/s", "MiB/s", "server CPU µs/record", "server CPU s/GiB", "client CPU µs/record")
+	for i, contender := range c.contenders {
+		f := all[i]
+		fmt.Printf("  %-20s %28s %24s %24s %24s %20.3g\n", contender.name, f.rate, f.mibps, f.server, f.perGiB, f.client.Median())
+	}
+	last := len(all) - 1
+	for i := range last {
+		fmt.Printf("  %s / %s: throughput %s, server CPU per record %s\n", c.contenders[i].name, c.contenders[last].name,
+			bench.Ratios(all[i].rate, all[last].rate), bench.Ratios(all[i].server, all[last].server))
+	}
+	fmt.Println()
+}
