@@ -173,7 +173,9 @@ var inertTable = []brokerDef{
 // inertFamilies are prefixes of Kafka's keys of which none has an effect here
 // and which are not defined one by one.
 var inertFamilies = []string{
-	"alter.log.dirs.", "confluent.", "config.providers", "controller.", "delegation.token.", "errors.deadletterqueue.", "group.consumer.",
-	"group.coordinator.", "group.share.", "group.streams.", "kafka.metrics.", "listener.name.", "metadata.", "remote.", "replication.quota.",
-	"rlmm.config.", "rsm.config.", "sasl.", "security.providers", "share.", "socket.connection.setup.", "ssl.", "zookeeper.",
+	"add.partitions.to.txn.", "alter.log.dirs.", "config.providers", "controller.", "delegation.token.", "errors.deadletterqueue.",
+	"follower.fetch.", "group.consumer.", "group.coordinator.", "group.share.", "group.streams.", "internal.metadata.", "kafka.metrics.",
+	"listener.name.", "log.initial.task.delay.", "metadata.", "remote.", "replication.quota.", "rlmm.config.", "rsm.config.", "sasl.",
+	"security.providers", "server.max.startup.time.", "share.", "socket.connection.setup.", "ssl.", "unclean.leader.election.interval.",
+	"unstable.", "zookeeper.",
 }

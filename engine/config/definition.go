@@ -119,6 +119,9 @@ func (v Value) String() string {
 
 // formatDouble writes a double as Java does in the cases that configs meet.
 func formatDouble(f float64) string {
+	if math.IsNaN(f) {
+		return "NaN"
+	}
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-3 || abs >= 1e7) {
 		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'E', -1, 64), "E")
 		if !strings.Contains(mantissa, ".") {
@@ -198,7 +201,9 @@ func parseValue(t Type, s string) (v Value, reason string) {
 	case Long:
 		v.Int, err = parseInt(s, 64)
 	case Double:
-		v.Num, err = strconv.ParseFloat(s, 64)
+		if v.Num, err = strconv.ParseFloat(s, 64); math.IsInf(v.Num, 0) {
+			err = strconv.ErrRange
+		}
 	case List:
 		v.List = SplitList(s)
 	default:
