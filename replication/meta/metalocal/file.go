@@ -23,6 +23,7 @@ var (
 	bucketStore   = []byte("store")
 	keyRevision   = []byte("revision")
 	keyFormat     = []byte("format")
+	keyCount      = []byte("count") // of entries: a lost page must not pass for a shorter list
 )
 
 const (
@@ -110,19 +111,29 @@ func (f *file) read() (entries map[string]meta.Entry, revision meta.Revision, er
 		if bucket == nil {
 			return errors.New("bucket of entries is missing")
 		}
-		return bucket.ForEach(func(k, v []byte) error {
-			e, err := decode(k, v)
-			if err == nil && e.Version > meta.Version(revision) {
-				err = fmt.Errorf("value of %q is newer (%d) than the store (%d)", k, e.Version, revision)
-			}
-			entries[e.Key] = e
+		if err := readEntries(bucket, revision, entries); err != nil {
 			return err
-		})
+		}
+		if n, err = number(store, keyCount); err == nil && n != int64(len(entries)) {
+			err = fmt.Errorf("%d entries found, %d were written", len(entries), n)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, 0, damaged(f.path, err)
 	}
 	return entries, revision, nil
+}
+
+func readEntries(bucket *bolt.Bucket, revision meta.Revision, entries map[string]meta.Entry) error {
+	return bucket.ForEach(func(k, v []byte) error {
+		e, err := decode(k, v)
+		if err == nil && e.Version > meta.Version(revision) {
+			err = fmt.Errorf("value of %q is newer (%d) than the store (%d)", k, e.Version, revision)
+		}
+		entries[e.Key] = e
+		return err
+	})
 }
 
 func number(b *bolt.Bucket, key []byte) (int64, error) {
@@ -177,22 +188,41 @@ func (f *file) write(revision meta.Revision, ops []meta.Op) (err error) {
 		if err := putNumber(store, keyRevision, int64(revision)); err != nil {
 			return err
 		}
-		for _, op := range ops {
-			if op.Delete {
-				err = bucket.Delete([]byte(op.Key))
-			} else {
-				err = bucket.Put([]byte(op.Key), encode(op.Key, op.Value, meta.Version(revision)))
-			}
-			if err != nil {
+		count := int64(0)
+		if store.Get(keyCount) != nil {
+			if count, err = number(store, keyCount); err != nil {
 				return err
 			}
 		}
-		return nil
+		for _, op := range ops {
+			change, err := writeOp(bucket, op, revision)
+			if err != nil {
+				return err
+			}
+			count += change
+		}
+		return putNumber(store, keyCount, count)
 	})
 	if err != nil {
 		return fmt.Errorf("metalocal: writing %s: %w", f.path, err)
 	}
 	return nil
+}
+
+// writeOp writes one operation and returns by how much it changed the number of
+// entries.
+func writeOp(bucket *bolt.Bucket, op meta.Op, revision meta.Revision) (change int64, err error) {
+	key := []byte(op.Key)
+	existed := bucket.Get(key) != nil
+	switch {
+	case op.Delete && existed:
+		return -1, bucket.Delete(key)
+	case op.Delete:
+		return 0, nil
+	case !existed:
+		change = 1
+	}
+	return change, bucket.Put(key, encode(op.Key, op.Value, meta.Version(revision)))
 }
 
 func (f *file) close() error {
