@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,14 +44,21 @@ type Broker struct {
 	ReadyAfter time.Duration
 }
 
-// FreeAddr returns a loopback address whose port was free a moment ago.
+// FreeAddr returns a loopback address whose port was free a moment ago. It
+// lies below the range from which the kernel gives ports to outgoing
+// connections (from 32768): while a broker is down, a client that dials it
+// again and again could be given its very port.
 func FreeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const first, beyond, tries = 10_000, 32_000, 100
+	var err error
+	for range tries {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(beyond-first))
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("no free port in %d tries: %w", tries, err)
 }
 
 // StartBroker starts the broker and waits until clients are served or ctx ends.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,14 +164,6 @@ func (s *server) stop(t *testing.T) {
 	if code != want {
 		t.Fatalf("exit code %d after SIGTERM, want %d\n%s", code, want, s.Process.LogTail())
 	}
-}
-
-func (s *server) port() string {
-	_, port, err := net.SplitHostPort(s.addr)
-	if err != nil {
-		panic("BUG: address " + s.addr)
-	}
-	return port
 }
 
 // scratchDir is a directory of the test, deleted at its end unless kept.
