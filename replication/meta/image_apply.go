@@ -86,10 +86,14 @@ func (d *delta) topic(name string, c Change) error {
 		return fmt.Errorf("meta: value of %q: %w", c.Key, err)
 	}
 	t := &Topic{Name: name, ID: id, Internal: IsInternal(name), Configs: map[string]string{}}
-	if old := d.old.Topics[name]; old != nil && old.ID == id {
+	old := d.old.Topics[name]
+	if old != nil && old.ID == id {
 		*t = *old
 	} else {
 		d.created[id] = t
+	}
+	if old != nil {
+		t.Configs, t.configVersion = old.Configs, old.configVersion // they go by name
 	}
 	t.value, t.version = v, c.Version
 	d.touched[name] = t
@@ -280,23 +284,43 @@ func (d *delta) finish() {
 		return
 	}
 	d.im.Topics, d.im.TopicsByID = maps.Clone(d.im.Topics), maps.Clone(d.im.TopicsByID)
-	named := false
+	var gone, fresh []string
 	for name, t := range d.touched {
 		if old := d.old.Topics[name]; old != nil {
 			delete(d.im.TopicsByID, old.ID)
 		}
 		if t == nil {
 			delete(d.im.Topics, name)
-			named = true
+			gone = append(gone, name)
 			continue
 		}
-		named = named || d.old.Topics[name] == nil
+		if d.old.Topics[name] == nil {
+			fresh = append(fresh, name)
+		}
 		t.Partitions = d.im.partitions(t)
 		d.im.Topics[name], d.im.TopicsByID[t.ID] = t, t
 	}
-	if named {
-		d.im.Names = slices.Sorted(maps.Keys(d.im.Topics))
+	d.im.Names = renamed(d.im.Names, gone, fresh)
+}
+
+// renamed returns sorted names without those that are gone, with the fresh ones
+// merged in.
+func renamed(names, gone, fresh []string) []string {
+	if len(gone) == 0 && len(fresh) == 0 {
+		return names
 	}
+	slices.Sort(gone)
+	slices.Sort(fresh)
+	out := make([]string, 0, len(names)+len(fresh))
+	for _, name := range names {
+		for len(fresh) > 0 && fresh[0] < name {
+			out, fresh = append(out, fresh[0]), fresh[1:]
+		}
+		if _, drop := slices.BinarySearch(gone, name); !drop {
+			out = append(out, name)
+		}
+	}
+	return append(out, fresh...)
 }
 
 // Preview is the topic that the image would show if it were created with these

@@ -99,11 +99,12 @@ func orphan(im *meta.Image, key string) bool {
 	if name, ok := strings.CutPrefix(key, meta.PrefixTopicConfigs); ok {
 		return im.Topics[name] == nil
 	}
-	return strings.HasPrefix(key, meta.PrefixDeleted)
+	return strings.HasPrefix(key, meta.PrefixDeleted) // not guarded by the image's version
 }
 
 func randomOps(random *rand.Rand, im *meta.Image, ids map[string]record.TopicID) []meta.Op {
-	ops := map[string]meta.Op{}
+	// A transaction that changes nothing is no event: let each change something.
+	ops := map[string]meta.Op{"tick": meta.Put("tick", nil)}
 	add := func(op meta.Op) { ops[op.Key] = op }
 	for range 1 + random.IntN(4) {
 		name := fmt.Sprintf("t%d", random.IntN(6))
