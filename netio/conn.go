@@ -102,10 +102,10 @@ type rings struct {
 	ended   error
 }
 
-// pendingInput is the first n bytes of a provided buffer, which it holds.
+// pendingInput is part of a provided buffer, which it holds.
 type pendingInput struct {
 	chunk *chunk
-	n     int
+	data  []byte
 }
 
 // Loop is the loop that the connection belongs to.
@@ -228,9 +228,12 @@ func (c *Conn) mayReceive() bool {
 	if c.ended || !c.mayStart() || c.loop.draining {
 		return false
 	}
-	if c.frame != nil {
-		return true
-	}
+	return c.frame != nil || c.mayBegin()
+}
+
+// mayBegin reports whether another frame may be begun, on a connection that
+// may receive.
+func (c *Conn) mayBegin() bool {
 	if c.waiting >= backlogMax || c.waitingBytes >= backlogBytesMax ||
 		c.unanswered >= unansweredMax || c.held >= heldBytesMax ||
 		c.owed > c.loop.server.config.OutputBytesMax {

@@ -282,16 +282,16 @@ func TestSlowReader(t *testing.T) {
 
 func TestSlowWriter(t *testing.T) {
 	eachEngineOnce(t, func(t *testing.T, e env) {
-		_, addr := e.start(t, &testHandler{}, func(c *Config) { c.IdleTimeout = 300 * time.Millisecond })
+		_, addr := e.start(t, &testHandler{}, func(c *Config) { c.IdleTimeout = 500 * time.Millisecond })
 		p := dial(t, addr)
 		payload := numbered(3, 400_000)
 		stream := frame(payload)
 		// Slower than the idle timeout in total, never silent for that long.
 		for len(stream) > 0 {
-			n := min(len(stream), 20_000)
+			n := min(len(stream), 10_000)
 			p.write(stream[:n])
 			stream = stream[n:]
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 		}
 		p.want(payload)
 	})
@@ -369,11 +369,11 @@ func TestIdleTimeout(t *testing.T) {
 			}
 			echo(r)
 		}}
-		_, addr := e.start(t, h, func(c *Config) { c.IdleTimeout = 150 * time.Millisecond })
+		_, addr := e.start(t, h, func(c *Config) { c.IdleTimeout = 500 * time.Millisecond })
 		idle, busy, parked := dial(t, addr), dial(t, addr), dial(t, addr)
 		parked.send(numbered(5, 99))
 		start := time.Now()
-		for time.Since(start) < 600*time.Millisecond {
+		for time.Since(start) < 1200*time.Millisecond {
 			busy.send(numbered(1, 10))
 			busy.want(numbered(1, 10))
 			time.Sleep(20 * time.Millisecond)

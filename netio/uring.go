@@ -357,15 +357,14 @@ func (p *uringPoller) cancelReceive(c *Conn) {
 // inputChanged starts what may receive and stops what may not. A receive into
 // a frame's own buffer or of a few bytes is left to finish.
 func (p *uringPoller) inputChanged(c *Conn) {
+	may := c.mayReceive()
 	switch {
-	case len(c.ring.pending) > 0 || c.ring.ended != nil:
-		if !c.isReady && c.mayReceive() {
-			p.loop.markReady(c)
-		}
-	case c.ring.receiving == 0:
-		p.arm(c)
-	case c.ring.receiving == receiveMany && !c.mayReceive():
+	case !may && c.ring.receiving == receiveMany:
 		p.cancelReceive(c)
+	case may && (len(c.ring.pending) > 0 || c.ring.ended != nil):
+		p.loop.markReady(c)
+	case may:
+		p.arm(c)
 	}
 }
 
@@ -373,9 +372,12 @@ func (p *uringPoller) inputChanged(c *Conn) {
 func (p *uringPoller) resume(c *Conn) {
 	l := p.loop
 	for len(c.ring.pending) > 0 && c.mayReceive() {
-		in := c.ring.pending[0]
+		in := &c.ring.pending[0]
+		if in.data = p.feed(c, in.chunk, in.data); len(in.data) > 0 {
+			break
+		}
+		l.releaseChunk(in.chunk)
 		c.ring.pending = c.ring.pending[:copy(c.ring.pending, c.ring.pending[1:])]
-		p.feed(c, in.chunk, in.n)
 	}
 	if len(c.ring.pending) == 0 {
 		c.ring.pending = nil
@@ -386,13 +388,35 @@ func (p *uringPoller) resume(c *Conn) {
 	}
 }
 
-// feed cuts the first n bytes of a provided buffer, which it gives up.
-func (p *uringPoller) feed(c *Conn, ch *chunk, n int) {
-	p.loop.feed(c, ch, ch.mem[:n])
-	p.loop.releaseChunk(ch)
+// feed cuts what c may receive of data and returns the rest: where only the
+// frame that was begun may be finished, what lies behind it is held back.
+func (p *uringPoller) feed(c *Conn, ch *chunk, data []byte) []byte {
+	if c.frame != nil && len(c.rest()) < len(data) && !c.mayBegin() {
+		n := len(c.rest())
+		p.loop.feed(c, ch, data[:n])
+		data = data[n:]
+	} else {
+		p.loop.feed(c, ch, data)
+		data = nil
+	}
 	if c.ring.receiving == receiveMany && c.frame != nil && len(c.rest()) >= lowWaterMin {
 		p.cancelReceive(c)
 	}
+	return data
+}
+
+// arrived takes n bytes in a provided buffer, with the one reference to it.
+func (p *uringPoller) arrived(c *Conn, ch *chunk, n int) {
+	data := ch.mem[:n]
+	if len(c.ring.pending) == 0 && c.mayReceive() {
+		data = p.feed(c, ch, data)
+	}
+	if len(data) > 0 {
+		c.ring.pending = append(c.ring.pending, pendingInput{ch, data})
+		p.loop.markDirty(c)
+		return
+	}
+	p.loop.releaseChunk(ch)
 }
 
 // received takes one completion of a receive.
@@ -422,11 +446,7 @@ func (p *uringPoller) received(c *Conn, res int32, flags uint32) {
 	case res > 0 && kind == receiveDirect:
 		l.filled(c, int(res))
 	case res > 0:
-		if len(c.ring.pending) > 0 || !c.mayReceive() {
-			c.ring.pending = append(c.ring.pending, pendingInput{ch, int(res)})
-		} else {
-			p.feed(c, ch, int(res))
-		}
+		p.arrived(c, ch, int(res))
 	case res == 0:
 		p.inputEnded(c, io.EOF)
 		return
@@ -455,7 +475,7 @@ func (p *uringPoller) inputEnded(c *Conn, err error) {
 
 // arm starts the receive that fits what is expected.
 func (p *uringPoller) arm(c *Conn) {
-	if c.ring.receiving != 0 || c.ring.starved || c.ring.ended != nil || !c.mayReceive() {
+	if c.ring.receiving != 0 || c.ring.starved || len(c.ring.pending) > 0 || c.ring.ended != nil || !c.mayReceive() {
 		return
 	}
 	if c.frame != nil {
