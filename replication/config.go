@@ -49,11 +49,6 @@ func NewTopicConfig(t *config.Topic) *TopicConfig {
 	if t.TimestampType == config.LogAppendTime {
 		c.Log.TimestampType = record.LogAppendTime
 	}
-	if !t.Compact && !t.Delete {
-		// An empty cleanup.policy keeps everything; to storage that is deletion
-		// without a bound.
-		c.Log.Delete, c.Log.RetentionMs, c.Log.RetentionBytes = true, -1, -1
-	}
 	if c.Log.FlushMessages <= 0 {
 		c.Log.FlushMessages = math.MaxInt64
 	}

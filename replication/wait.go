@@ -28,6 +28,14 @@ func (t *wakers) set(slot int, w Waker) {
 		}
 		return
 	}
+	t.first(slot, w)
+}
+
+// first is apart from set so that only a slot's first waiter is put on the
+// heap.
+//
+//go:noinline
+func (t *wakers) first(slot int, w Waker) {
 	if !t.slots[slot].CompareAndSwap(nil, &w) {
 		t.set(slot, w)
 	}

@@ -49,14 +49,18 @@ func TestImageByDeltas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(dump(im), dump(loaded)) {
-			t.Fatalf("by events:\n%+v\nloaded:\n%+v", dump(im), dump(loaded))
+			for i, got := range dump(im) {
+				if want := dump(loaded)[i]; !reflect.DeepEqual(got, want) {
+					t.Fatalf("part %d by events:\n%+v\nloaded:\n%+v", i, got, want)
+				}
+			}
 		}
 		checkImage(t, im, s)
 	}
 }
 
 // dump is an image's contents without what is only kept for deltas.
-func dump(im *meta.Image) any {
+func dump(im *meta.Image) []any {
 	type topic struct {
 		Name       string
 		ID         record.TopicID
@@ -146,6 +150,13 @@ func randomOps(random *rand.Rand, im *meta.Image, ids map[string]record.TopicID)
 		case 9:
 			add(meta.Put(meta.KeyCluster, meta.Encode(&meta.ClusterValue{ID: fmt.Sprint(broker)})))
 			add(meta.Delete(meta.KeyBrokerConfig(broker)))
+		}
+	}
+	for i := range 6 {
+		// A deleted topic's configs go with it.
+		name := fmt.Sprintf("t%d", i)
+		if ops[meta.KeyTopic(name)].Delete {
+			add(meta.Delete(meta.KeyTopicConfig(name)))
 		}
 	}
 	out := make([]meta.Op, 0, len(ops))
