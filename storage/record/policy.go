@@ -112,7 +112,8 @@ func DefaultPolicy() Policy {
 // harm its consumers: record offsets must be 0..n also when uncompressed, and
 // are never renumbered; varints must not overflow their type; a batch that
 // claims LogAppendTime is always INVALID_TIMESTAMP; and a transactional batch
-// has a producer id.
+// has a producer id. Where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown
+// codec, records that do not decompress), the code here says what is wrong.
 //
 // The error is an *Error with Kafka's code. Nothing is allocated when the batch
 // is good and is not decompressed or recompressed.

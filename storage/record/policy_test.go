@@ -61,6 +61,8 @@ func withRecords(count int32, raw ...byte) Batch {
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
+// TestCheckRefuses has the codes that Apache Kafka 4.4.0 answers to the same
+// bytes, but for what the doc of Check says.
 func TestCheckRefuses(t *testing.T) {
 	g := good(None)
 	control := NewEndTxnMarker(testNow, 7, 1, EndTxnMarker{Type: ControlCommit})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -245,4 +246,37 @@ func TestCompressionType(t *testing.T) {
 	if _, err := ParseCompressionType("none"); err == nil {
 		t.Error("none is no compression.type")
 	}
+}
+
+// TestJavaCodecs reads batches that Apache Kafka 4.4.0 compressed itself
+// (compression.type on topics that got javaBatch uncompressed).
+func TestJavaCodecs(t *testing.T) {
+	want := recordsOf(t, javaBatch())
+	p := testPolicy()
+	p.ValidateCompressed = true
+	for codec := Gzip; codec <= Zstd; codec++ {
+		data, err := os.ReadFile("testdata/java/" + codec.String() + ".batch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, rest, err := Split(data)
+		if err != nil || len(rest) != 0 || b.Attributes().Codec() != codec || !b.VerifyCRC() {
+			t.Fatalf("%v: %v, %d bytes behind, %v", codec, b, len(rest), err)
+		}
+		if got := recordsOf(t, b); got != want {
+			t.Errorf("%v:\n%s", codec, got)
+		}
+		if _, err := p.Check(data); err != nil {
+			t.Errorf("%v: %v", codec, err)
+		}
+	}
+}
+
+func javaBatch() Batch {
+	b := NewBuilder()
+	for i := range 3 {
+		b.Add(testNow+Timestamp(i), []byte{'k', byte('0' + i)}, bytes.Repeat([]byte("Apache Kafka "), 1000*(i+1)),
+			RecordHeader{"h", []byte("x")}, RecordHeader{"null", nil})
+	}
+	return b.Build(None)
 }

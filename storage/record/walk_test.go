@@ -34,9 +34,9 @@ func TestWalkAgrees(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	rounds := 20000
+	rounds := 5000
 	if testing.Short() {
-		rounds = 2000
+		rounds = 1000
 	}
 	accepted := 0
 	for range rounds {
