@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -304,4 +305,33 @@ func TestMemCapacity(t *testing.T) {
 	if free, _, err := m.DiskFree("/"); free != 30 || err != nil {
 		t.Fatalf("free %d after a removal, %v", free, err)
 	}
+}
+
+// TestMemConcurrent is for the race detector: calls of several goroutines, and
+// the power cut among them.
+func TestMemConcurrent(t *testing.T) {
+	m := NewMem()
+	f := put(t, m, "/f", "")
+	var done sync.WaitGroup
+	for i := range 4 {
+		done.Go(func() {
+			for j := range 200 {
+				_, err := f.WriteAt([]byte{byte(i)}, int64(j))
+				if err == nil {
+					_, err = f.ReadAt(make([]byte, 1), int64(j))
+				}
+				if err == nil && j%10 == 0 {
+					err = errors.Join(f.Sync(), m.WriteFileAtomic(fmt.Sprintf("/c%d", i), []byte("x")))
+				}
+				if err != nil && !errors.Is(err, ErrCrashed) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for seed := range uint64(20) {
+		describe(t, m.CrashClone(Crash{Mode: CrashReorder, Seed: seed}), "/")
+	}
+	m.Crash(Crash{})
+	done.Wait()
 }

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"bytes"
 	"maps"
 	"time"
 )
@@ -131,7 +132,7 @@ func (n *node) write(seq uint64, p []byte, off int64) {
 // again.
 func (n *node) truncate(seq uint64, size int64) {
 	if size < n.size() {
-		n.note(seq, make([]byte, n.size()-size), size)
+		n.noteZeros(seq, size)
 		clear(n.data[size:])
 		n.reserved = min(n.reserved, size)
 	}
@@ -166,6 +167,20 @@ func (n *node) note(seq uint64, p []byte, off int64) {
 		d.changes = append(d.changes, change{seq: seq, off: start, data: part})
 		d.lost = false
 		p, off = p[len(part):], off+int64(len(part))
+	}
+}
+
+// noteZeros records that the file is zeros from off on, before it is done.
+// Clean pages that are zeros already, the preallocated rest of a segment, are
+// passed over.
+func (n *node) noteZeros(seq uint64, off int64) {
+	var zeros [pageSize]byte
+	for off < n.size() {
+		end := min((off/pageSize+1)*pageSize, n.size())
+		if n.pages[off/pageSize] != nil || !bytes.Equal(n.data[off:end], zeros[:end-off]) {
+			n.note(seq, make([]byte, end-off), off)
+		}
+		off = end
 	}
 }
 
