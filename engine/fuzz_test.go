@@ -33,7 +33,7 @@ func (p *panicWatch) Handle(_ context.Context, r slog.Record) error {
 // an answer or the end of the connection comes, never a panic.
 func FuzzRequest(f *testing.F) {
 	watch := new(panicWatch)
-	b := startBroker(f, brokerOptions{memory: true, logger: slog.New(watch)})
+	b := startBroker(f, brokerOptions{memory: true, logger: newLogger(watch)})
 	id := b.createTopic("t", 2, nil)
 	for i := range apis {
 		for v := apis[i].Min; v <= apis[i].Max; v++ {
@@ -74,3 +74,5 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+func newLogger(h slog.Handler) *slog.Logger { return slog.New(h) }

@@ -42,6 +42,7 @@ type testBroker struct {
 	manager *replication.Manager
 	engine  *Engine
 	server  *netio.Server
+	files   *vfs.Mem // with memory
 }
 
 // testNode is the node id of test brokers.
@@ -64,6 +65,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 			t.Fatal(err)
 		}
 	}
+	b := &testBroker{TB: t}
 	logger := o.logger
 	if logger == nil {
 		logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -73,7 +75,8 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 	workers := new(goExecutor)
 	dir, fs := t.TempDir(), vfs.OS()
 	if o.memory {
-		dir, fs = "/data", vfs.NewMem()
+		mem := vfs.NewMem()
+		dir, fs, b.files = "/data", mem, mem
 		must(fs.MkdirAll(dir))
 	}
 	logs, err := storage.OpenManager(storage.ManagerConfig{
@@ -83,7 +86,6 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 	store, err := metalocal.Open("")
 	must(err)
 	brokerOf := func(*meta.Image) *config.Broker { return broker }
-	b := &testBroker{TB: t}
 	b.control = controller.New(controller.Config{Store: store, NodeID: testNode, Logger: logger, Clock: wallClock{}, Broker: brokerOf})
 	b.manager = replication.NewManager(replication.ManagerConfig{
 		Storage: logs, NodeID: testNode, Executor: workers, Clock: wallClock{}, Logger: logger, Broker: brokerOf, Epochs: b.control,
