@@ -106,38 +106,32 @@ func (p *Partition) EndOffsetForEpoch(current, epoch record.LeaderEpoch) (record
 // HighWatermarkOffset, and returns the low watermark. It may sleep: worker
 // context. POLICY_VIOLATION on a topic that is not cleaned by deletion,
 // OFFSET_OUT_OF_RANGE above the HW (KIP-107).
+//
+// Appends go on while the new start is made durable: a start at or below the
+// HW stays at or below it.
 func (p *Partition) DeleteRecords(offset record.Offset) (low record.Offset, err error) {
-	low = -1
-	p.exclusive(func() {
-		v := p.view.Load()
-		if err = v.checkLeader(record.NoLeaderEpoch); err != nil {
-			return
+	v := p.view.Load()
+	if err := v.checkLeader(record.NoLeaderEpoch); err != nil {
+		return -1, err
+	}
+	if !v.config.Delete {
+		return -1, record.Errorf(kerr.PolicyViolation, "Records of partition %s can not be deleted due to the configured policy", p.tp)
+	}
+	o := p.offsets.load()
+	if offset == HighWatermarkOffset {
+		offset = o.HW
+	}
+	if offset < 0 {
+		return -1, record.Errorf(kerr.OffsetOutOfRange, "The offset %d for partition %s is not valid", offset, p.tp)
+	}
+	if offset > o.HW {
+		return -1, record.Errorf(kerr.OffsetOutOfRange, "Cannot increment the log start offset to %d of partition %s since it is larger than the high watermark %d", offset, p.tp, o.HW)
+	}
+	if offset > o.LogStart {
+		if err := v.log.SetStartOffset(offset); err != nil {
+			return -1, err
 		}
-		if !v.config.Delete {
-			err = record.Errorf(kerr.PolicyViolation, "Records of partition %s can not be deleted due to the configured policy", p.tp)
-			return
-		}
-		o := p.offsets.load()
-		if offset == HighWatermarkOffset {
-			offset = o.HW
-		}
-		if offset < 0 {
-			err = record.Errorf(kerr.OffsetOutOfRange, "The offset %d for partition %s is not valid", offset, p.tp)
-			return
-		}
-		if offset > o.HW {
-			err = record.Errorf(kerr.OffsetOutOfRange, "Cannot increment the log start offset to %d of partition %s since it is larger than the high watermark %d", offset, p.tp, o.HW)
-			return
-		}
-		if offset > o.LogStart {
-			if err = v.log.SetStartOffset(offset); err != nil {
-				return
-			}
-			if p.publish(v) {
-				p.wake()
-			}
-		}
-		low = p.offsets.load().LogStart
-	})
-	return low, err
+		p.Refresh()
+	}
+	return p.offsets.load().LogStart, nil
 }

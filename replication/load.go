@@ -31,7 +31,7 @@ func (m *Manager) Start(ctx context.Context, image *meta.Image, progress func(do
 		return fmt.Errorf("replication: scanning log directories: %w", err)
 	}
 	recovered := m.unclean(image, found)
-	if len(recovered) > 0 && m.cfg.Epochs != nil {
+	if len(recovered) > 0 {
 		if image, err = m.cfg.Epochs.BumpLeaderEpochs(ctx, recovered); err != nil {
 			return fmt.Errorf("replication: new leader epochs after an unclean stop: %w", err)
 		}
@@ -46,7 +46,12 @@ func (m *Manager) Start(ctx context.Context, image *meta.Image, progress func(do
 
 	l := &loader{m: m, image: image, waiting: opening, progress: progress, behind: map[record.TopicPartition]record.LeaderEpoch{}}
 	if err := m.cfg.Storage.Load(ctx, l.want, l.loaded); err != nil {
-		return fmt.Errorf("replication: loading logs: %w", err)
+		if ctx.Err() != nil {
+			return fmt.Errorf("replication: loading logs: %w", err)
+		}
+		// One bad log keeps no other from serving: making its partition ready
+		// will fail again, and take it alone offline.
+		m.cfg.Logger.Error("some logs could not be loaded", "err", err)
 	}
 	return l.finish(ctx)
 }
@@ -152,6 +157,11 @@ func (l *loader) finish(ctx context.Context) error {
 	if err := l.raise(ctx); err != nil {
 		return err
 	}
+	if l.image.Adopting() {
+		if err := m.cfg.Epochs.ReserveProducerIDs(ctx, highestProducerID(m.cfg.Storage.Logs())); err != nil {
+			return fmt.Errorf("replication: reserving the producer ids of adopted logs: %w", err)
+		}
+	}
 	m.mu.Lock()
 	m.started = true
 	if len(l.waiting) > 0 {
@@ -176,17 +186,17 @@ func (l *loader) raise(ctx context.Context) error {
 	if len(l.behind) == 0 {
 		return nil
 	}
-	if l.m.cfg.Epochs != nil {
-		image, err := l.m.cfg.Epochs.RaiseLeaderEpochs(ctx, l.behind)
-		if err != nil {
-			return fmt.Errorf("replication: raising leader epochs: %w", err)
+	image, err := l.m.cfg.Epochs.RaiseLeaderEpochs(ctx, l.behind)
+	if err != nil {
+		return fmt.Errorf("replication: raising leader epochs: %w", err)
+	}
+	for _, p := range l.waiting {
+		t := image.TopicsByID[p.id]
+		if t == nil || l.behind[p.tp] == 0 || int(p.tp.Partition) >= len(t.Partitions) {
+			continue
 		}
-		for _, p := range l.waiting {
-			if t := image.TopicsByID[p.id]; t != nil && l.behind[p.tp] != 0 && int(p.tp.Partition) < len(t.Partitions) {
-				if err := p.change(&t.Partitions[p.tp.Partition], p.Config()); err != nil {
-					return err
-				}
-			}
+		if err := p.change(&t.Partitions[p.tp.Partition], p.Config()); err != nil {
+			return err
 		}
 	}
 	l.sweep()
@@ -197,6 +207,16 @@ func (l *loader) raise(ctx context.Context) error {
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(p *Partition) bool { return p.view.Load().state == failed })
 	return nil
+}
+
+func highestProducerID(logs []*storage.Log) record.ProducerID {
+	highest := record.NoProducerID
+	for _, log := range logs {
+		for _, producer := range log.Producers() {
+			highest = max(highest, producer.ProducerID)
+		}
+	}
+	return highest
 }
 
 func topicPartition(topic string, partition int) record.TopicPartition {

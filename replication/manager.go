@@ -19,16 +19,20 @@ import (
 // ErrStopped answers calls on a manager that is shutting down.
 var ErrStopped = errors.New("replication: manager is stopped")
 
-// Epochs lets the manager ask the controller for new leader epochs while it
-// starts. Both return the image that holds them.
+// Epochs is what the manager asks of the controller while it starts, so that
+// clients see that logs are not as they were. The first two return the image
+// that holds the new epochs.
 type Epochs interface {
 	// BumpLeaderEpochs gives each partition its next leader epoch.
 	BumpLeaderEpochs(ctx context.Context, tps []record.TopicPartition) (*meta.Image, error)
 	// RaiseLeaderEpochs gives each partition at least the epoch named.
 	RaiseLeaderEpochs(ctx context.Context, floors map[record.TopicPartition]record.LeaderEpoch) (*meta.Image, error)
+	// ReserveProducerIDs keeps ids up to highest from being given out, and ends
+	// an adoption.
+	ReserveProducerIDs(ctx context.Context, highest record.ProducerID) error
 }
 
-// ManagerConfig is what a Manager works with. All fields but Epochs and
+// ManagerConfig is what a Manager works with. All fields but
 // CheckpointIntervalMs are required.
 type ManagerConfig struct {
 	Storage  *storage.Manager

@@ -30,9 +30,14 @@ type adopted struct {
 // like a new topic's. Kafka kept the topics' configs elsewhere: configs, by
 // topic, gives those that matter, the rest are defaults. What is not adopted is
 // left to become a stray.
+//
+// Producer ids are not given out (COORDINATOR_LOAD_IN_PROGRESS, which producers
+// retry) until ReserveProducerIDs has told which ones the adopted logs know.
+// The mark that says so also makes the next start go on where a crash stopped
+// this one: there may be more topics than one transaction takes.
 func (c *Controller) AdoptTopics(ctx context.Context, found []storage.FoundLog, configs map[string]map[string]string) error {
 	im := c.Image()
-	if len(im.Names) > 0 && im.Version(meta.KeyAdopting) == 0 {
+	if len(im.Names) > 0 && !im.Adopting() {
 		return nil
 	}
 	topics := c.gather(im, found)
@@ -45,14 +50,20 @@ func (c *Controller) AdoptTopics(ctx context.Context, found []storage.FoundLog, 
 		}
 	}
 	if len(topics) == 0 {
-		return c.markAdopting(ctx, false)
-	}
-	// More topics than one transaction may take: the mark makes the next start
-	// go on where a crash stopped this one.
-	if err := c.markAdopting(ctx, true); err != nil {
-		return err
+		return nil
 	}
 	err := c.step(ctx, func(im *meta.Image) (*plan, error) {
+		p := &plan{}
+		if !im.Adopting() {
+			p.put(im, meta.KeyAdopting, meta.Encode(&meta.CounterValue{Next: c.nowMs()}))
+			p.end(nil)
+		}
+		return p, nil
+	})
+	if err != nil {
+		return fmt.Errorf("controller: adopting topics: %w", err)
+	}
+	err = c.step(ctx, func(im *meta.Image) (*plan, error) {
 		p := &plan{}
 		for _, name := range slices.Sorted(maps.Keys(topics)) {
 			t := topics[name]
@@ -72,20 +83,7 @@ func (c *Controller) AdoptTopics(ctx context.Context, found []storage.FoundLog, 
 	if err != nil {
 		return fmt.Errorf("controller: adopting topics: %w", err)
 	}
-	return c.markAdopting(ctx, false)
-}
-
-func (c *Controller) markAdopting(ctx context.Context, on bool) error {
-	return c.step(ctx, func(im *meta.Image) (*plan, error) {
-		p := &plan{}
-		switch marked := im.Version(meta.KeyAdopting) != 0; {
-		case on && !marked:
-			p.put(im, meta.KeyAdopting, meta.Encode(&meta.CounterValue{Next: c.nowMs()}))
-		case !on && marked:
-			p.remove(im, meta.KeyAdopting)
-		}
-		return p, nil
-	})
+	return nil
 }
 
 // gather groups directories by topic and leaves out what cannot be adopted,

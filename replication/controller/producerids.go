@@ -8,6 +8,7 @@ import (
 
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/posthouse/posthouse/storage/record"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // producerIDBlock is how many producer ids one write to the store sets aside
@@ -17,9 +18,12 @@ const producerIDBlock = 1000
 // AllocateProducerIDs sets a block of producer ids aside for the caller: first
 // to first+count-1. The store remembers it before it is returned, so no id is
 // given out twice, whatever crashes; ids of a block that was not used up are
-// lost.
+// lost. COORDINATOR_LOAD_IN_PROGRESS while directories are being adopted.
 func (c *Controller) AllocateProducerIDs(ctx context.Context) (first, count int64, err error) {
-	err = c.step(ctx, func(*meta.Image) (*plan, error) {
+	err = c.step(ctx, func(im *meta.Image) (*plan, error) {
+		if im.Adopting() {
+			return nil, kerr.CoordinatorLoadInProgress
+		}
 		next, version, err := c.counter(ctx, meta.KeyProducerIDs, 0)
 		if err != nil {
 			return nil, err
@@ -37,15 +41,16 @@ func (c *Controller) AllocateProducerIDs(ctx context.Context) (first, count int6
 }
 
 // ReserveProducerIDs makes sure that no id up to and including highest is given
-// out from now on: logs that another cluster wrote know those ids.
+// out: logs that were adopted know those ids. It ends the adoption.
 func (c *Controller) ReserveProducerIDs(ctx context.Context, highest record.ProducerID) error {
-	defer c.producerIDs.drop(int64(highest))
-	return c.step(ctx, func(*meta.Image) (*plan, error) {
+	return c.step(ctx, func(im *meta.Image) (*plan, error) {
 		next, version, err := c.counter(ctx, meta.KeyProducerIDs, 0)
-		if err != nil || next > int64(highest) {
+		if err != nil {
 			return nil, err
 		}
-		return planCounter(meta.KeyProducerIDs, version, int64(highest)+1), nil
+		p := planCounter(meta.KeyProducerIDs, version, max(next, int64(highest)+1))
+		p.remove(im, meta.KeyAdopting)
+		return p, nil
 	})
 }
 
@@ -60,15 +65,6 @@ func planCounter(key string, version meta.Version, next int64) *plan {
 type producerIDs struct {
 	mu        sync.Mutex
 	next, end int64
-}
-
-// drop forgets what is left of the block if it begins at or below highest.
-func (b *producerIDs) drop(highest int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next <= highest {
-		b.next = b.end
-	}
 }
 
 // NextProducerID gives out one producer id. It writes to the store once in a

@@ -101,6 +101,10 @@ func (im *Image) Broker(id int32) *Broker {
 	return &im.Brokers[i]
 }
 
+// Adopting says that directories which another cluster wrote are being taken
+// over, so that the producer ids in them are not known yet.
+func (im *Image) Adopting() bool { return im.versions[KeyAdopting] != 0 }
+
 // Topic returns the topic called name, or nil.
 func (im *Image) Topic(name string) *Topic { return im.Topics[name] }
 
