@@ -24,6 +24,11 @@ func (l *Log) Flush(upTo record.Offset) error {
 			if s.flushed.Load() || s.size.Load() == 0 {
 				continue
 			}
+			// The recovery point must not pass a segment that a power cut could
+			// bring back under its provisional name.
+			if err := l.nameSegment(s); err != nil {
+				return err
+			}
 			h, err := s.file.acquire(false)
 			if err != nil {
 				return err

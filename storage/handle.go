@@ -104,10 +104,13 @@ func (z *lazyFile) reopen() error {
 	return nil
 }
 
-// rename moves the file; worker context.
+// rename moves the file, unless it is there; worker context.
 func (z *lazyFile) rename(to string) error {
 	z.opened.Lock()
 	defer z.opened.Unlock()
+	if z.path == to || z.path == "" {
+		return nil
+	}
 	if err := z.fs.Rename(z.path, to); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func (c *ManagerConfig) setDefaults() {
 
 func (m *Manager) openDir(path string) (d *logDir, err error) {
 	fsys := m.cfg.FS
-	if err := fsys.MkdirAll(path); err != nil {
+	if err := makeDurable(fsys, path); err != nil {
 		return nil, err
 	}
 	d = &logDir{path: path, stale: map[record.TopicPartition]bool{}}
@@ -162,6 +163,31 @@ func (m *Manager) openDir(path string) (d *logDir, err error) {
 		}
 	}
 	return d, nil
+}
+
+// makeDurable makes a directory and the parents that are missing, and has all
+// their names survive a power cut.
+func makeDurable(fsys vfs.FS, path string) error {
+	var missing []string
+	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
+		ok, err := fsys.Exists(p)
+		if err != nil {
+			return err
+		}
+		if ok || p == filepath.Dir(p) {
+			break
+		}
+		missing = append(missing, p)
+	}
+	if err := fsys.MkdirAll(path); err != nil {
+		return err
+	}
+	for _, p := range missing {
+		if err := fsys.SyncDir(filepath.Dir(p)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readCheckpoint reads one of a directory's checkpoints. A damaged one counts

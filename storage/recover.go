@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/posthouse/posthouse/storage/record"
 )
@@ -28,6 +29,9 @@ func (l *Log) load(st loadState) error {
 	if err := files.removeLeftovers(l.fs, l.dir); err != nil {
 		return err
 	}
+	if err := l.dropBelowStart(files, st.logStart); err != nil {
+		return err
+	}
 	epochsErr := l.epochs.load()
 	if st.clean && files.prepared >= 0 {
 		st.clean = false // whoever set the mark did not complete this log's last roll
@@ -46,6 +50,20 @@ func (l *Log) load(st loadState) error {
 		return err
 	}
 	return l.loaded(files, st)
+}
+
+// dropBelowStart removes the segments that lie wholly below the log's start.
+// Their removal may have been under way, so there may be holes among them.
+func (l *Log) dropBelowStart(files *logFiles, start record.Offset) error {
+	for len(files.segments) > 1 && files.segments[1].base <= start {
+		base := files.segments[0].base
+		if err := l.removeSegmentFiles(openSegment(l, files.segments[0])); err != nil {
+			return err
+		}
+		files.dropSnapshot(base)
+		files.segments = files.segments[1:]
+	}
+	return nil
 }
 
 // loadClean opens the segments as they are.
@@ -204,7 +222,7 @@ func (l *Log) loadProducers(files *logFiles, limit, upTo record.Offset) error {
 			return err
 		}
 		l.logger.Warn("removing a producer snapshot that cannot be read", "err", err)
-		if err := l.fs.Remove(name); err != nil {
+		if err := l.removeFile(segmentName(at, snapshotSuffix)); err != nil {
 			return err
 		}
 		files.dropSnapshot(at)
@@ -300,7 +318,7 @@ func (l *Log) loaded(files *logFiles, st loadState) error {
 	}
 	for _, at := range files.snapshots {
 		if at > end || at < first {
-			if err := l.fs.Remove(join(l.dir, segmentName(at, snapshotSuffix))); err != nil {
+			if err := l.removeFile(segmentName(at, snapshotSuffix)); err != nil {
 				return err
 			}
 		}
@@ -308,17 +326,21 @@ func (l *Log) loaded(files *logFiles, st loadState) error {
 	return nil
 }
 
+// removeFile unlinks a file of the log's directory, if it is there.
+func (l *Log) removeFile(name string) error {
+	err := l.fs.Remove(join(l.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // removeSegmentFiles unlinks a segment that is not in use.
 func (l *Log) removeSegmentFiles(s *segment) error {
 	s.retire()
 	for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix, snapshotSuffix} {
-		name := join(l.dir, segmentName(s.base, suffix))
-		if ok, err := l.fs.Exists(name); err != nil {
+		if err := l.removeFile(segmentName(s.base, suffix)); err != nil {
 			return err
-		} else if ok {
-			if err := l.fs.Remove(name); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/posthouse/posthouse/storage/record"
 	"github.com/posthouse/posthouse/storage/vfs"
@@ -70,12 +71,8 @@ func (r *recovery) run() error {
 	if err != nil {
 		return err
 	}
-	if v == whole {
-		if err := r.adoptPrepared(); err != nil {
-			return err
-		}
-	} else if v == cut && r.files.prepared >= 0 {
-		if err := l.fs.Remove(join(l.dir, preparedName)); err != nil {
+	if v != damaged && r.files.prepared >= 0 {
+		if err := l.removeFile(preparedName); err != nil {
 			return err
 		}
 	}
@@ -99,16 +96,35 @@ func (r *recovery) untouched() *logFiles {
 	return &logFiles{segments: segs[:n]}
 }
 
-// checkAll checks segments in order until one is not whole.
+// checkAll checks segments in order until one is not whole, with the prepared
+// file where it belongs: behind the last of them, or in a hole that was left
+// when its renaming was lost and the next segment's creation was not.
 func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 	if err := r.startProducers(rest); err != nil {
 		return whole, err
 	}
-	for i, f := range rest {
-		if f.base != r.end && len(r.list) > 0 {
-			r.log.logger.Warn("the log has a hole: dropping what lies behind it", "dir", r.log.dir, "end", r.end, "next", f.base)
-			return cut, r.dropAll(rest[i:])
+	for i := 0; ; i++ {
+		if len(r.list) > 0 && (i == len(rest) || rest[i].base != r.end) {
+			p, err := r.takePrepared()
+			if err != nil {
+				return whole, err
+			}
+			if p != nil {
+				rest = slices.Insert(rest, i, p)
+			} else if i < len(rest) {
+				r.log.logger.Warn("the log has a hole: dropping what lies behind it", "dir", r.log.dir, "end", r.end, "next", rest[i].base)
+				return cut, r.dropAll(rest[i:])
+			}
 		}
+		if i == len(rest) {
+			return whole, nil
+		}
+		if n := len(r.list); n > 0 && !r.list[n-1].flushed.Load() {
+			if err := r.sealChecked(r.list[n-1]); err != nil {
+				return whole, err
+			}
+		}
+		f := rest[i]
 		r.end = f.base
 		s := openSegment(r.log, f)
 		r.list = append(r.list, s)
@@ -119,13 +135,7 @@ func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 		if v == cut {
 			return cut, r.dropAll(rest[i+1:])
 		}
-		if i+1 < len(rest) {
-			if err := r.sealChecked(s); err != nil {
-				return v, err
-			}
-		}
 	}
-	return whole, nil
 }
 
 // startProducers restores the producer state as far as the segments that are
@@ -387,38 +397,30 @@ func (r *recovery) dropAll(segments []*segmentFiles) error {
 	return l.fs.SyncDir(l.dir)
 }
 
-// adoptPrepared takes a prepared file that holds the log's next batches as the
-// active segment.
-func (r *recovery) adoptPrepared() error {
+// takePrepared gives the prepared file its name if it holds the batches that
+// the log goes on with; nil if it does not.
+func (r *recovery) takePrepared() (*segmentFiles, error) {
 	l := r.log
 	if r.files.prepared < 0 {
-		return nil
+		return nil, nil
 	}
 	name := join(l.dir, preparedName)
 	continues, err := r.continues(name)
-	if err != nil {
-		return err
-	}
-	if !continues {
-		return l.fs.Remove(name)
-	}
-	if err := r.sealChecked(r.list[len(r.list)-1]); err != nil {
-		return err
+	if err != nil || !continues {
+		return nil, err
 	}
 	final := join(l.dir, segmentName(r.end, logSuffix))
 	if err := l.fs.Rename(name, final); err != nil {
-		return err
+		return nil, err
 	}
 	if err := l.fs.SyncDir(l.dir); err != nil {
-		return err
+		return nil, err
 	}
 	l.logger.Info("completed the roll that an unclean stop had cut off", "file", final)
 	f := &segmentFiles{base: r.end, logSize: r.files.prepared, modTimeMs: int64(l.clock.Now()),
 		indexSize: -1, timeIndexSize: -1, txnIndexSize: -1}
-	s := openSegment(l, f)
-	r.list = append(r.list, s)
-	_, err = r.checkSegment(s, f)
-	return err
+	r.files.prepared = -1
+	return f, nil
 }
 
 // continues says whether a prepared file begins with the batch that the log

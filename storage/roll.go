@@ -130,6 +130,10 @@ func (l *Log) nextSegment(base record.Offset) (*segment, error) {
 		l.renaming.Store(true)
 		return s, nil
 	}
+	// Recovery looks for a prepared file behind the last segment only.
+	if err := l.nameSegment(l.active()); err != nil {
+		return nil, err
+	}
 	s := newSegment(l, base, join(l.dir, segmentName(base, logSuffix)))
 	f, err := l.fs.Create(s.file.path)
 	if err != nil {

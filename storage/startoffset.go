@@ -216,7 +216,7 @@ func (l *Log) reloadProducers(to record.Offset) error {
 	}
 	for _, at := range files.snapshots {
 		if at > to {
-			if err := l.fs.Remove(join(l.dir, segmentName(at, snapshotSuffix))); err != nil {
+			if err := l.removeFile(segmentName(at, snapshotSuffix)); err != nil {
 				return err
 			}
 		}
