@@ -1,6 +1,11 @@
 // Package broker puts the parts of a node together: log directories, metadata
 // store, controller, partitions, engine and network, in the order in which
 // they need each other; and takes them apart again in the opposite order.
+//
+// Everything that a start can be refused for comes before the first log is
+// opened: a directory in use, an identity that does not match, a damaged
+// store, a port that is taken. Such a start leaves the directories as it found
+// them, the mark of a clean stop included.
 package broker
 
 import (
@@ -66,11 +71,12 @@ type Broker struct {
 	net        *netio.Server
 	effective  effectiveConfig
 
-	listeners []config.Listener // as advertised, ports known
-	loaded    chan struct{}     // closed when every log was opened or failed
-	loadErr   error             // set before loaded is closed
-	tickStop  context.CancelFunc
-	tickDone  chan struct{}
+	listeners   []config.Listener // as advertised, ports known
+	stopLoading context.CancelFunc
+	loaded      chan struct{} // closed when every log was opened or failed
+	loadErr     error         // set before loaded is closed
+	tickStop    context.CancelFunc
+	tickDone    chan struct{}
 }
 
 // wallClock is the system's clock in milliseconds.
@@ -79,23 +85,31 @@ type wallClock struct{}
 func (wallClock) Now() record.Timestamp { return record.Timestamp(time.Now().UnixMilli()) }
 
 // Start brings a node up. When it returns clients are served; partitions
-// answer as their logs are opened, and Loaded tells when all are.
+// answer as their logs are opened, and Loaded tells when all are. ctx bounds
+// the start alone. After an error nothing of the node is left: no lock, port,
+// goroutine or file.
 func Start(ctx context.Context, opts Options) (*Broker, error) {
 	b := &Broker{
-		static:  opts.Config,
-		logger:  opts.Logger,
-		workers: NewWorkers(workersMax),
-		loaded:  make(chan struct{}),
+		static:    opts.Config,
+		logger:    opts.Logger,
+		workers:   NewWorkers(workersMax),
+		effective: effectiveConfig{static: opts.Config, logger: opts.Logger},
+		loaded:    make(chan struct{}),
 	}
-	b.effective.static = opts.Config
-	err := b.start(ctx, opts)
-	if err != nil {
+	if err := b.start(ctx, opts); err != nil {
 		b.abandon()
 		return nil, err
 	}
+	var loading context.Context
+	loading, b.stopLoading = context.WithCancel(context.Background())
+	go b.load(loading, opts.LoadProgress)
+	b.startTicks()
 	return b, nil
 }
 
+// start takes every step that may refuse the start. The ports are bound before
+// the logs are opened, and serve at once: until a partition's log is open its
+// clients are told to try again.
 func (b *Broker) start(ctx context.Context, opts Options) error {
 	if err := b.openStorage(); err != nil {
 		return err
@@ -103,18 +117,13 @@ func (b *Broker) start(ctx context.Context, opts Options) error {
 	if err := b.openStore(); err != nil {
 		return err
 	}
-	metaCtx, cancel := context.WithTimeout(ctx, metaTimeout)
+	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
-	if err := b.startController(metaCtx, opts.TopicConfigs); err != nil {
+	if err := b.startController(ctx, opts.TopicConfigs); err != nil {
 		return err
 	}
 	b.wire()
-	go b.load(ctx, opts.LoadProgress)
-	if err := b.startNetwork(metaCtx); err != nil {
-		return err
-	}
-	b.startTicks()
-	return nil
+	return b.startNetwork(ctx)
 }
 
 func (b *Broker) openStorage() (err error) {
@@ -211,7 +220,6 @@ func (b *Broker) wire() {
 			Logger:     b.logger,
 		}),
 		Workers:           b.workers,
-		Clock:             wallClock{},
 		Logger:            b.logger,
 		FetchMaxBytes:     b.static.FetchMaxBytes,
 		FetchSessionSlots: int(b.static.FetchSessionCacheSlots),
@@ -226,7 +234,8 @@ func (b *Broker) load(ctx context.Context, progress func(done, total int)) {
 }
 
 func (b *Broker) startNetwork(ctx context.Context) error {
-	c := b.static
+	// What was set at run time before the last stop holds again.
+	c := b.effective.under(b.controller.Image())
 	server, err := netio.NewServer(netio.Config{
 		Engine:              c.Netio.Engine,
 		Loops:               int(c.Netio.Loops),
@@ -238,7 +247,8 @@ func (b *Broker) startNetwork(ctx context.Context) error {
 		IdleTimeout:         time.Duration(c.ConnectionsMaxIdleMs) * time.Millisecond,
 		RequestMemoryBytes:  c.QueuedMaxRequestBytes,
 		SendBufferBytes:     int(c.SocketSendBufferBytes),
-		ReceiveBufferBytes:  int(c.SocketReceiveBuffer),
+		ReceiveBufferBytes:  int(c.SocketReceiveBufferBytes),
+		Workers:             b.workers,
 		Logger:              b.logger,
 	}, b.engine)
 	if err != nil {
@@ -285,7 +295,8 @@ func (b *Broker) startTicks() {
 // says whether loading as a whole failed.
 func (b *Broker) Loaded() <-chan struct{} { return b.loaded }
 
-// Err is why the logs could not be loaded. Call it after Loaded is closed.
+// Err is why the logs could not be loaded; context.Canceled when a stop came
+// first. Call it after Loaded is closed or Stop has returned.
 func (b *Broker) Err() error { return b.loadErr }
 
 // Engine is the network engine that runs and why it was chosen.
@@ -303,9 +314,9 @@ func (b *Broker) Listeners() string {
 // Stop ends the node in order: no new connections, what is in flight within
 // two seconds, then logs flushed and marked clean. progress hears of logs
 // closed; it may be nil. An error means that the next start may have to
-// recover.
+// recover; so does an Err that is not nil.
 func (b *Broker) Stop(ctx context.Context, progress func(done, total int)) error {
-	var errs []error
+	b.stopLoading()
 	drain, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	if err := b.net.Shutdown(drain); err != nil {
@@ -315,6 +326,7 @@ func (b *Broker) Stop(ctx context.Context, progress func(done, total int)) error
 	b.tickStop()
 	<-b.tickDone
 	<-b.loaded
+	var errs []error
 	if err := b.replicas.Close(ctx, progress); err != nil {
 		errs = append(errs, fmt.Errorf("closing logs: %w", err))
 	}
@@ -328,8 +340,8 @@ func (b *Broker) Stop(ctx context.Context, progress func(done, total int)) error
 	return errors.Join(errs...)
 }
 
-// abandon gives back what a failed start holds. The directories stay as they
-// are, unmarked: nothing was served from them.
+// abandon gives back what a failed start holds. Errors on this way say nothing
+// that the error of the start does not.
 func (b *Broker) abandon() {
 	if b.net != nil {
 		b.net.Close()
@@ -337,16 +349,12 @@ func (b *Broker) abandon() {
 	if b.engine != nil {
 		b.engine.Close()
 	}
-	ctx := context.Background()
-	switch {
-	case b.replicas != nil:
-		<-b.loaded
-		_ = b.replicas.Close(ctx, nil)
-	case b.storage != nil:
+	if b.storage != nil {
+		// No log was opened, so the directories keep the mark they had.
 		_ = b.storage.Close(nil)
 	}
 	if b.controller != nil {
-		_ = b.controller.Close(ctx)
+		_ = b.controller.Close(context.Background())
 	}
 	b.workers.Close()
 	if b.store != nil {

@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +33,10 @@ const (
 	// flushTimeout bounds the flush of a stop.
 	flushTimeout = 5 * time.Minute
 )
+
+// reservedVariables are POSTHOUSE_… variables that are no keys: they tell the
+// outside suites (cmd/e2e) and benchmarks what to use.
+var reservedVariables = []string{"bin", "java", "e2e_cache", "e2e_engines", "e2e_keep"}
 
 type serveFlags struct {
 	overrides    []string
@@ -83,64 +85,68 @@ func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr 
 		return err
 	}
 	tuneRuntime(int(cfg.Netio.Loops))
+	warnOpenFiles(logger)
+	ctx, release := untilSignal(ctx, logger)
+	defer release()
 
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	loadCtx, stopLoading := context.WithCancel(ctx)
-	defer stopLoading()
-
-	loading := newProgress(logger, "opening logs")
-	b, err := broker.Start(loadCtx, broker.Options{
+	loading := &progress{logger: logger, what: "opening logs", begun: time.Now()}
+	b, err := broker.Start(ctx, broker.Options{
 		Config: cfg, Logger: logger, TopicConfigs: topicConfigs, LoadProgress: loading.report,
 	})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		logger.Info("stopped before the start was done", "err", err)
+		return nil
+	case err != nil:
 		return err
 	}
-	select {
-	case <-b.Loaded():
-	case <-time.After(loadPatience):
-		logger.Info("serving while logs are still being opened")
-	case s := <-signals:
-		signals <- s
-	}
 	engine, _ := b.Engine()
-	fmt.Fprintf(stdout, "posthouse ready node=%d listeners=%s engine=%s dir=%s in=%dms\n",
-		cfg.NodeID, b.Listeners(), engine, strings.Join(cfg.LogDirs, ","), time.Since(started).Milliseconds())
-	return waitAndStop(b, logger, signals, stopLoading)
+	if awaitLoaded(ctx, b, logger) {
+		fmt.Fprintf(stdout, "posthouse ready node=%d listeners=%s engine=%s dir=%s in=%dms\n",
+			cfg.NodeID, b.Listeners(), engine, strings.Join(cfg.LogDirs, ","), time.Since(started).Milliseconds())
+	}
+	return waitAndStop(ctx, b, logger)
 }
 
-// waitAndStop serves until a signal comes or the logs cannot be loaded.
-func waitAndStop(b *broker.Broker, logger *slog.Logger, signals <-chan os.Signal, stopLoading func()) error {
+// awaitLoaded waits a moment for the logs, and says whether the node is ready:
+// a long recovery does not keep it from serving what is open, a failed one does.
+func awaitLoaded(ctx context.Context, b *broker.Broker, logger *slog.Logger) bool {
+	select {
+	case <-b.Loaded():
+		return b.Err() == nil
+	case <-time.After(loadPatience):
+		logger.Info("serving while logs are still being opened")
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// waitAndStop serves until ctx ends or the logs cannot be loaded.
+func waitAndStop(ctx context.Context, b *broker.Broker, logger *slog.Logger) error {
 	var failure error
 	loaded := b.Loaded()
 	for waiting := true; waiting; {
 		select {
 		case <-loaded:
 			loaded = nil
-			if failure = b.Err(); failure != nil {
-				waiting = false
-			}
-		case s := <-signals:
-			logger.Info("stopping", "signal", s.String())
+			failure = b.Err()
+			waiting = failure == nil
+		case <-ctx.Done():
 			waiting = false
 		}
 	}
-	stopLoading()
-	go func() {
-		<-signals
-		logger.Error("second signal: stopping at once, the next start will recover")
-		os.Exit(1)
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	flushCtx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	flushing := newProgress(logger, "flushing logs")
-	err := b.Stop(ctx, flushing.report)
-	if err == nil {
-		logger.Info("stopped cleanly")
+	begun := time.Now()
+	flushing := &progress{logger: logger, what: "flushing logs", begun: begun, always: true}
+	err := b.Stop(flushCtx, flushing.report)
+	switch took := time.Since(begun).Milliseconds(); {
+	case failure != nil || err != nil:
+	case b.Err() != nil:
+		logger.Warn("stopped before all logs were open: the next start goes on with them", "ms", took)
+	default:
+		logger.Info("stopped cleanly", "ms", took)
 	}
 	return errors.Join(failure, err)
 }
@@ -173,7 +179,7 @@ func loadConfig(args, overrides []string, logger *slog.Logger) (*config.Broker, 
 			return nil, err
 		}
 	}
-	maps.Copy(properties, config.FromEnvironment(os.Environ(), "bin"))
+	maps.Copy(properties, config.FromEnvironment(os.Environ(), reservedVariables...))
 	set := make(map[string]string, len(overrides))
 	for _, o := range overrides {
 		key, value, ok := strings.Cut(o, "=")
