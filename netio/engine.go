@@ -8,26 +8,24 @@ type choice struct {
 	setup        func(*Loop) error
 }
 
+func epollChoice(reason string) choice {
+	return choice{name: EngineEpoll, reason: reason, setup: setupEpoll}
+}
+
 // choose is the one place where the engine is chosen.
 func choose(engine string) (choice, error) {
-	epoll := choice{name: EngineEpoll, reason: "asked for", setup: func(l *Loop) (err error) {
-		l.poll, err = newEpoll(l)
-		return err
-	}}
 	if engine == EngineEpoll {
-		return epoll, nil
+		return epollChoice("asked for"), nil
 	}
 	err := uringUsable()
-	if err == nil {
-		uring := choice{name: EngineUring, reason: "asked for", setup: setupUring}
-		if engine == EngineAuto {
-			uring.reason = "the kernel offers all that is needed"
-		}
-		return uring, nil
-	}
-	if engine == EngineUring {
+	switch {
+	case err == nil && engine == EngineUring:
+		return choice{name: EngineUring, reason: "asked for", setup: setupUring}, nil
+	case err == nil:
+		return choice{name: EngineUring, reason: "the kernel offers all that is needed", setup: setupUring}, nil
+	case engine == EngineUring:
 		return choice{}, fmt.Errorf("netio: io_uring cannot be used: %w", err)
+	default:
+		return epollChoice("io_uring cannot be used: " + err.Error()), nil
 	}
-	epoll.reason = "io_uring cannot be used: " + err.Error()
-	return epoll, nil
 }

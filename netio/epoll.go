@@ -12,6 +12,9 @@ const (
 	epollEventsMax = 256
 	// epollTurnBytes is the share of one connection in one turn, for input.
 	epollTurnBytes = 256 << 10
+	// directBytesMax is the most that one receive into a frame's own buffer
+	// asks for. Asking for all of it lets the copy go on while the peer sends.
+	directBytesMax = 1 << 20
 	// lowWaterMin is the rest of a frame from which on it pays to be woken only
 	// when all of it is there.
 	lowWaterMin = 32 << 10
@@ -41,6 +44,15 @@ type epollPoller struct {
 	// without sleeping, as a raw call.
 	busy   bool
 	events [epollEventsMax]unix.EpollEvent
+}
+
+func setupEpoll(l *Loop) error {
+	p, err := newEpoll(l)
+	if err != nil {
+		return err
+	}
+	l.poll = p
+	return nil
 }
 
 func newEpoll(l *Loop) (*epollPoller, error) {
@@ -188,9 +200,7 @@ func (p *epollPoller) receive(c *Conn) {
 		var ch *chunk
 		if c.frame != nil {
 			dst = c.rest()
-			if len(dst) > 4*epollTurnBytes {
-				dst = dst[:4*epollTurnBytes]
-			}
+			dst = dst[:min(len(dst), directBytesMax)]
 		} else {
 			ch = l.receiveChunk()
 			size := receiveBytesMax

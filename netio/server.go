@@ -62,24 +62,38 @@ func NewServer(config Config, handler Handler) (*Server, error) {
 			l.Post(feedTask{})
 		}
 	}
-	for i := range config.Loops {
+	err = s.startLoops()
+	if err != nil && config.Engine == EngineAuto && picked.name == EngineUring {
+		// One ring could be made, as many as there are loops could not.
+		s.choice = epollChoice("io_uring cannot be used: " + err.Error())
+		err = s.startLoops()
+	}
+	if err != nil {
+		return nil, err
+	}
+	config.Logger.Info("network engine", "engine", s.choice.name, "reason", s.choice.reason, "loops", config.Loops)
+	return s, nil
+}
+
+// startLoops starts the loops with the chosen engine, all or none.
+func (s *Server) startLoops() error {
+	s.loops = nil
+	for i := range s.config.Loops {
 		l := &Loop{server: s, index: i, done: make(chan struct{})}
 		l.out.init()
-		s.loops = append(s.loops, l)
-	}
-	for i, l := range s.loops {
 		started := make(chan error, 1)
-		go l.run(picked.setup, started)
+		go l.run(s.choice.setup, started)
 		if err := <-started; err != nil {
-			for _, l := range s.loops[:i] {
+			l.out.close()
+			for _, l := range s.loops {
 				l.Post(drainTask{})
 				<-l.done
 			}
-			return nil, fmt.Errorf("netio: start %s loop %d: %w", picked.name, i, err)
+			return fmt.Errorf("netio: start %s loop %d: %w", s.choice.name, i, err)
 		}
+		s.loops = append(s.loops, l)
 	}
-	config.Logger.Info("network engine", "engine", picked.name, "reason", picked.reason, "loops", config.Loops)
-	return s, nil
+	return nil
 }
 
 // Engine is the engine that runs and the reason it was chosen.

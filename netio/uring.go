@@ -44,7 +44,7 @@ type uringPoller struct {
 	loop   *Loop
 	ring   *giouring.Ring
 	wakeFD int
-	// epollFD waits for the ring where the kernel would count a wait inside
+	// epollFD is slept on where the kernel would count a wait inside
 	// io_uring_enter as iowait; -1 where it can be told not to.
 	epollFD int
 	// busy says that the last wait found something, so the next one is tried
@@ -86,7 +86,7 @@ func setupUring(l *Loop) error {
 	return nil
 }
 
-func newUring(l *Loop, waitByEpoll bool) (*uringPoller, error) {
+func newUring(l *Loop, byEpoll bool) (*uringPoller, error) {
 	p := &uringPoller{loop: l, ring: giouring.NewRing(), wakeFD: -1, epollFD: -1}
 	p.onCompletion = p.complete
 	if err := p.ring.QueueInit(ringEntries, setupFlags); err != nil {
@@ -96,17 +96,31 @@ func newUring(l *Loop, waitByEpoll bool) (*uringPoller, error) {
 	if err == nil {
 		p.wakeFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	}
-	if err == nil && waitByEpoll {
-		if p.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
-			err = unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.ring.RingFd(), &unix.EpollEvent{Events: unix.EPOLLIN})
+	if err == nil {
+		if byEpoll {
+			err = p.initEpoll()
+		} else {
+			p.armWake()
 		}
 	}
 	if err != nil {
 		p.release()
 		return nil, err
 	}
-	p.armWake()
 	return p, nil
+}
+
+// initEpoll has completions signal the wake-up's eventfd, and epoll watch
+// that. The ring's own descriptor would not do: with deferred task work nobody
+// who polls it is woken.
+func (p *uringPoller) initEpoll() (err error) {
+	if _, err = p.ring.RegisterEventFd(p.wakeFD); err != nil {
+		return err
+	}
+	if p.epollFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	return unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.wakeFD, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
 }
 
 func (p *uringPoller) release() {
@@ -184,7 +198,7 @@ func (p *uringPoller) enterWait(d time.Duration) error {
 	return nil
 }
 
-// epollWait sleeps on the ring's descriptor instead.
+// epollWait sleeps on the eventfd instead.
 func (p *uringPoller) epollWait(d time.Duration) error {
 	if err := p.enter(0, true); err != nil {
 		return err
@@ -385,6 +399,7 @@ func (p *uringPoller) resume(c *Conn) {
 			l.inputEnded(c, c.ring.ended)
 			c.ring.ended = nil
 		}
+		p.arm(c)
 	}
 }
 
@@ -503,10 +518,9 @@ func (p *uringPoller) arm(c *Conn) {
 // then, by the ring, the rest when all of it is there.
 func (p *uringPoller) armDirect(c *Conn) {
 	l := p.loop
-	share := epollTurnBytes
-	for c.frame != nil {
+	for share := directBytesMax; c.frame != nil; {
 		dst := c.rest()
-		n, errno := receiveNow(c.fd, dst[:min(len(dst), share)])
+		n, errno := receiveNow(c.fd, dst[:min(len(dst), directBytesMax)])
 		if errno == unix.EINTR {
 			continue
 		}
@@ -523,7 +537,8 @@ func (p *uringPoller) armDirect(c *Conn) {
 		}
 		l.filled(c, n)
 		if share -= n; share <= 0 {
-			break
+			l.markReady(c)
+			return
 		}
 	}
 	if c.frame == nil {
