@@ -21,8 +21,10 @@ func (op *fetchOp) park() {
 		if part.partition == nil {
 			continue
 		}
-		part.available = 0
+		part.seen, part.available = op.end(part.result.Offsets), 0
 		if s := part.result.Span; s != nil {
+			part.available = min(s.Length(), int64(part.maxBytes))
+			op.available += part.available
 			part.result.Span = nil
 			s.Release()
 		}
@@ -63,11 +65,12 @@ func (op *fetchOp) look(part *fetchPart) bool {
 	switch {
 	case part.offset > end:
 		return true // the log was cut, or this reader knows more than we do
-	case part.offset == end:
-		return op.counted(part, 0)
+	case end == part.seen:
+		return op.available >= int64(op.minBytes)
 	case op.minBytes <= 1:
 		return true
 	}
+	part.seen = end
 	res, err := p.Read(replication.ReadParams{
 		Offset: part.offset, MaxBytes: max(min(part.maxBytes, op.maxBytes), 0), MinOne: true,
 		Isolation: op.isolation, Replica: op.isReplica(), Nowait: true,

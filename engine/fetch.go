@@ -37,6 +37,9 @@ import (
 // Record bytes never pass through here: a read gives a span of a segment file,
 // which the network sends.
 
+// answerBytesMax keeps an answer below what its length prefix can say.
+const answerBytesMax = 1 << 30
+
 // futureReplicaID is the replica id of a broker that fetches from itself into
 // another directory (FetchRequest.FUTURE_LOCAL_REPLICA_ID).
 const futureReplicaID = -3
@@ -57,7 +60,9 @@ type fetchPart struct {
 	err     error
 	result  replication.ReadResult
 	aborted [2]int // range of fetchOp.aborted
-	// available is the bytes last seen behind offset while parked.
+	// seen is where the log ended for this reader at the last look while it is
+	// parked, and available the bytes that were there from offset on.
+	seen      record.Offset
 	available int64
 	node      waitNode
 }
@@ -117,7 +122,7 @@ func (lp *loop) fetch(k *call) {
 	op.answer, op.conn = k.answer(), k.conn
 	op.replicaID = req.ReplicaID
 	op.isolation = record.Isolation(req.Isolation)
-	op.maxBytes = max(min(req.MaxBytes, lp.engine.config.FetchMaxBytes), 0)
+	op.maxBytes = max(min(req.MaxBytes, lp.engine.config.FetchMaxBytes, answerBytesMax), 0)
 	op.minBytes = min(req.MinBytes, op.maxBytes)
 	op.maxWait = time.Duration(req.MaxWaitMs) * time.Millisecond
 	op.deadline = lp.after(op.maxWait)
@@ -370,17 +375,24 @@ func (lp *loop) takeFetchOp() *fetchOp {
 		return op
 	}
 	lp.freeFetch, op.next = op.next, nil
+	lp.freeFetches--
 	return op
 }
 
-// fetchPartsKept bounds the arrays that a pooled request keeps.
-const fetchPartsKept = 4096
+// fetchPartsKept bounds the arrays that a pooled request keeps, fetchOpsKept the
+// pool.
+const (
+	fetchPartsKept = 1024
+	fetchOpsKept   = 256
+)
 
 // freeFetchOp gives it back.
 func (lp *loop) freeFetchOp(op *fetchOp) {
-	for i := range op.parts {
-		op.parts[i] = fetchPart{}
+	if lp.freeFetches >= fetchOpsKept {
+		return
 	}
+	lp.freeFetches++
+	clear(op.parts)
 	parts, names, aborted := op.parts[:0], op.names[:0], op.aborted[:0]
 	if cap(parts) > fetchPartsKept {
 		parts = nil

@@ -26,10 +26,12 @@ type loop struct {
 	chains          []chain
 	chainOf         map[*replication.Partition]int
 	freeProduce     *produceOp
+	freeProduces    int // length of the list
 	produceResponse wire.ProduceResponse
 
 	// fetch.go
 	freeFetch     *fetchOp
+	freeFetches   int // length of the list
 	fetchRequest  wire.FetchRequest
 	fetchResponse wire.FetchResponse
 	aborted       []wire.AbortedTransaction // of the answer being built

@@ -353,18 +353,24 @@ func (lp *loop) takeProduceOp() *produceOp {
 		return op
 	}
 	lp.freeProduce, op.next = op.next, nil
+	lp.freeProduces--
 	return op
 }
 
-// producePartsKept bounds the arrays that a pooled request keeps.
-const producePartsKept = 1024
+// producePartsKept bounds the arrays that a pooled request keeps, produceOpsKept
+// the pool.
+const (
+	producePartsKept = 256
+	produceOpsKept   = 1024
+)
 
 // freeProduceOp gives it back.
 func (lp *loop) freeProduceOp(op *produceOp) {
-	for i := range op.parts {
-		p := &op.parts[i]
-		*p = producePart{}
+	if lp.freeProduces >= produceOpsKept {
+		return
 	}
+	lp.freeProduces++
+	clear(op.parts)
 	op.parts = op.parts[:0]
 	if cap(op.parts) > producePartsKept {
 		op.parts = nil

@@ -37,7 +37,9 @@ func (lp *loop) initProducerID(k *call) {
 		lp.offLoop(k, func(op *coldOp) kmsg.Response {
 			next, err := ids.refill(op.engine.ctx)
 			if err != nil {
-				op.engine.complain("no producer ids", "err", err)
+				if !expected(err) {
+					op.engine.complain("no producer ids", "err", err)
+				}
 				resp.ErrorCode = kerr.CoordinatorLoadInProgress.Code // retried
 				return resp
 			}

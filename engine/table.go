@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/posthouse/posthouse/engine/admin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,7 +25,7 @@ type API struct {
 	// connection are unanswered; all others wait their turn, as in Kafka.
 	Pipelined bool
 	// Feature is the part of the protocol the API belongs to.
-	Feature feature
+	Feature Feature
 
 	// Exactly one of onLoop and offLoop is set.
 
@@ -35,18 +36,16 @@ type API struct {
 	offLoop func(context.Context, *Engine, kmsg.Request, admin.Client) kmsg.Response
 }
 
-// feature groups APIs by what a client uses them for.
-type feature string
+// Feature groups APIs by what a client uses them for.
+type Feature string
 
+// The features that there are.
 const (
-	featureCore   feature = "core"
-	featureData   feature = "data"
-	featureAdmin  feature = "admin"
-	featureConfig feature = "config"
+	FeatureCore   Feature = "core"
+	FeatureData   Feature = "data"
+	FeatureAdmin  Feature = "admin"
+	FeatureConfig Feature = "config"
 )
-
-// neverFlexible is the Flexible of an API without flexible versions.
-const neverFlexible int16 = 1<<15 - 1
 
 // apis lists every API that is served, by key. Versions are those of Apache
 // Kafka 4.4; APIs of coordinators, transactions and security are added with
@@ -61,23 +60,23 @@ func init() {
 	// Assigned here, not above: the handlers read the table, which Go would call
 	// an initialization cycle.
 	apis = []API{
-		{Key: 0, Name: "Produce", Min: 3, Max: 13, Flexible: 9, AdvertiseMin: 0, Pipelined: true, Feature: featureData, onLoop: (*loop).produce},
-		{Key: 1, Name: "Fetch", Min: 4, Max: 18, Flexible: 12, AdvertiseMin: 4, Feature: featureData, onLoop: (*loop).fetch},
-		{Key: 2, Name: "ListOffsets", Min: 1, Max: 11, Flexible: 6, AdvertiseMin: 1, Feature: featureData, onLoop: (*loop).listOffsets},
-		{Key: 3, Name: "Metadata", Min: 0, Max: 13, Flexible: 9, AdvertiseMin: 0, Feature: featureCore, offLoop: byAdmin((*admin.Handlers).Metadata)},
-		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Flexible: 3, AdvertiseMin: 0, Feature: featureCore, onLoop: (*loop).apiVersions},
-		{Key: 19, Name: "CreateTopics", Min: 2, Max: 7, Flexible: 5, AdvertiseMin: 2, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).CreateTopics)},
-		{Key: 20, Name: "DeleteTopics", Min: 1, Max: 6, Flexible: 4, AdvertiseMin: 1, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).DeleteTopics)},
-		{Key: 21, Name: "DeleteRecords", Min: 0, Max: 2, Flexible: 2, AdvertiseMin: 0, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).DeleteRecords)},
-		{Key: 22, Name: "InitProducerId", Min: 0, Max: 5, Flexible: 2, AdvertiseMin: 0, Feature: featureData, onLoop: (*loop).initProducerID},
-		{Key: 23, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, Flexible: 4, AdvertiseMin: 2, Feature: featureData, onLoop: (*loop).offsetForLeaderEpoch},
-		{Key: 32, Name: "DescribeConfigs", Min: 1, Max: 4, Flexible: 4, AdvertiseMin: 1, Feature: featureConfig, offLoop: byAdmin((*admin.Handlers).DescribeConfigs)},
-		{Key: 33, Name: "AlterConfigs", Min: 0, Max: 2, Flexible: 2, AdvertiseMin: 0, Feature: featureConfig, offLoop: byAdmin((*admin.Handlers).AlterConfigs)},
-		{Key: 35, Name: "DescribeLogDirs", Min: 1, Max: 5, Flexible: 2, AdvertiseMin: 1, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeLogDirs)},
-		{Key: 37, Name: "CreatePartitions", Min: 0, Max: 3, Flexible: 2, AdvertiseMin: 0, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).CreatePartitions)},
-		{Key: 44, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, Flexible: 1, AdvertiseMin: 0, Feature: featureConfig, offLoop: byAdmin((*admin.Handlers).IncrementalAlterConfigs)},
-		{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeCluster)},
-		{Key: 75, Name: "DescribeTopicPartitions", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: featureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeTopicPartitions)},
+		{Key: 0, Name: "Produce", Min: 3, Max: 13, Flexible: 9, AdvertiseMin: 0, Pipelined: true, Feature: FeatureData, onLoop: (*loop).produce},
+		{Key: 1, Name: "Fetch", Min: 4, Max: 18, Flexible: 12, AdvertiseMin: 4, Feature: FeatureData, onLoop: (*loop).fetch},
+		{Key: 2, Name: "ListOffsets", Min: 1, Max: 11, Flexible: 6, AdvertiseMin: 1, Feature: FeatureData, onLoop: (*loop).listOffsets},
+		{Key: 3, Name: "Metadata", Min: 0, Max: 13, Flexible: 9, AdvertiseMin: 0, Feature: FeatureCore, offLoop: byAdmin((*admin.Handlers).Metadata)},
+		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Flexible: 3, AdvertiseMin: 0, Feature: FeatureCore, onLoop: (*loop).apiVersions},
+		{Key: 19, Name: "CreateTopics", Min: 2, Max: 7, Flexible: 5, AdvertiseMin: 2, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).CreateTopics)},
+		{Key: 20, Name: "DeleteTopics", Min: 1, Max: 6, Flexible: 4, AdvertiseMin: 1, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DeleteTopics)},
+		{Key: 21, Name: "DeleteRecords", Min: 0, Max: 2, Flexible: 2, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DeleteRecords)},
+		{Key: 22, Name: "InitProducerId", Min: 0, Max: 5, Flexible: 2, AdvertiseMin: 0, Feature: FeatureData, onLoop: (*loop).initProducerID},
+		{Key: 23, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, Flexible: 4, AdvertiseMin: 2, Feature: FeatureData, onLoop: (*loop).offsetForLeaderEpoch},
+		{Key: 32, Name: "DescribeConfigs", Min: 1, Max: 4, Flexible: 4, AdvertiseMin: 1, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).DescribeConfigs)},
+		{Key: 33, Name: "AlterConfigs", Min: 0, Max: 2, Flexible: 2, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).AlterConfigs)},
+		{Key: 35, Name: "DescribeLogDirs", Min: 1, Max: 5, Flexible: 2, AdvertiseMin: 1, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeLogDirs)},
+		{Key: 37, Name: "CreatePartitions", Min: 0, Max: 3, Flexible: 2, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).CreatePartitions)},
+		{Key: 44, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, Flexible: 1, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).IncrementalAlterConfigs)},
+		{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeCluster)},
+		{Key: 75, Name: "DescribeTopicPartitions", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeTopicPartitions)},
 	}
 	for i := range apis {
 		apiByKey[apis[i].Key] = &apis[i]
@@ -89,6 +88,12 @@ const maxKey = 94
 
 // apiByKey is apis indexed by key; nil where nothing is served.
 var apiByKey [maxKey + 1]*API
+
+// APIs returns the table, by key: for documentation and tests.
+func APIs() []API { return slices.Clone(apis) }
+
+// OnLoop reports whether the API is answered on the connection's loop.
+func (a *API) OnLoop() bool { return a.onLoop != nil }
 
 // lookupAPI returns the row of an API key, nil if it is not served.
 func lookupAPI(key int16) *API {
