@@ -37,7 +37,7 @@ func known(t kmsg.ConfigResourceType) bool {
 func (h *Handlers) DescribeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest, _ Client) *kmsg.DescribeConfigsResponse {
 	resp := kmsg.NewPtrDescribeConfigsResponse()
 	resp.Version = req.Version
-	malformed := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool { return !known(r.ResourceType) })
+	unknownType := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool { return !known(r.ResourceType) })
 	broker := h.Broker()
 	for i := range req.Resources {
 		r := &req.Resources[i]
@@ -45,11 +45,11 @@ func (h *Handlers) DescribeConfigs(_ context.Context, req *kmsg.DescribeConfigsR
 		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
 		var entries []config.Entry
 		err := error(kerr.InvalidRequest)
-		if !malformed {
+		if !unknownType {
 			entries, err = h.describeResource(broker, r)
 		}
 		out.ErrorCode, out.ErrorMessage = h.answer("DescribeConfigs", err)
-		if err == nil || plain(err) && !malformed {
+		if err == nil || plain(err) && !unknownType {
 			out.ErrorMessage = new(string) // Kafka's schema has "" here
 		}
 		for i := range entries {
