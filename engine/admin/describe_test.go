@@ -71,7 +71,9 @@ func TestDescribeTopicPartitions(t *testing.T) {
 		}
 		if tt.cursor != "" {
 			cursor := kmsg.NewDescribeTopicPartitionsRequestCursor()
-			fmt.Sscan(tt.cursor, &cursor.Topic, &cursor.Partition)
+			if _, err := fmt.Sscan(tt.cursor, &cursor.Topic, &cursor.Partition); err != nil {
+				t.Fatal(err)
+			}
 			req.Cursor = &cursor
 		}
 		resp := c.DescribeTopicPartitions(context.Background(), roundTrip(t, req, kmsg.NewPtrDescribeTopicPartitionsRequest()), client)

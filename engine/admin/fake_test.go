@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -206,16 +205,6 @@ func roundTrip[M interface {
 		t.Fatalf("%T v%d cannot be read: %v", message, message.GetVersion(), err)
 	}
 	return into
-}
-
-// compare compares two values by their JSON, which is what a mismatch prints.
-func compare(t *testing.T, title string, got, want any) {
-	t.Helper()
-	g, _ := json.MarshalIndent(got, "", " ")
-	w, _ := json.MarshalIndent(want, "", " ")
-	if string(g) != string(w) {
-		t.Errorf("%s:\n got %s\nwant %s", title, g, w)
-	}
 }
 
 func ptr[T any](v T) *T { return &v }

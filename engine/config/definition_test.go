@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bufio"
 	"os"
 	"slices"
 	"strings"
@@ -17,19 +16,18 @@ type kafkaRow struct {
 
 func kafkaRows(t *testing.T) []kafkaRow {
 	t.Helper()
-	f, err := os.Open("testdata/kafka-4.4.tsv")
+	text, err := os.ReadFile("testdata/kafka-4.4.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	var rows []kafkaRow
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "#") {
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		c := strings.Split(lines.Text(), "\t")
+		c := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(c) != 7 {
-			t.Fatalf("%d columns in %q", len(c), lines.Text())
+			t.Fatalf("%d columns in %q", len(c), line)
 		}
 		rows = append(rows, kafkaRow{c[0], c[1], c[2], c[3], c[4], c[5] == "internal", c[6]})
 	}

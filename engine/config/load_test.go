@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"os"
@@ -85,12 +86,11 @@ func TestLoadNothing(t *testing.T) {
 
 // TestLoadStockFile starts a node on the keys of Kafka's own file.
 func TestLoadStockFile(t *testing.T) {
-	f, err := os.Open("testdata/server.properties")
+	text, err := os.ReadFile("testdata/server.properties")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	properties, err := ParseProperties(f, "server.properties")
+	properties, err := ParseProperties(bytes.NewReader(text), "server.properties")
 	if err != nil {
 		t.Fatal(err)
 	}
