@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,8 +22,7 @@ type ProcessSpec struct {
 	Name string // for messages
 	Path string // the program
 	Args []string
-	Env  []string // added to the environment of this process
-	Dir  string   // working directory, empty for this process's own
+	Dir  string // working directory, empty for this process's own
 
 	// LogPath receives stdout and stderr, appended. Required: a child whose
 	// output nobody keeps cannot be explained later.
@@ -68,7 +68,7 @@ func StartProcess(spec ProcessSpec) (*Process, error) {
 	}
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir = spec.Dir
-	cmd.Env = append(os.Environ(), spec.Env...)
+	cmd.Env = cleanEnvironment()
 	cmd.Stderr = logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()
@@ -86,6 +86,12 @@ func StartProcess(spec ProcessSpec) (*Process, error) {
 	}
 	go p.follow(stdout)
 	return p, nil
+}
+
+// cleanEnvironment is this process's without POSTHOUSE_… variables: they would
+// configure the broker, and those that steer tests are unknown keys to it.
+func cleanEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "POSTHOUSE_") })
 }
 
 // follow copies stdout to the log and keeps its lines, then reaps the child.

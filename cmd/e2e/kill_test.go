@@ -158,8 +158,12 @@ const killedTopicPartitions = 8
 // inCreation kills while a topic is created. If the creation was acknowledged
 // the topic is there; in any case it is whole or not there at all.
 func (k *killer) inCreation(t *testing.T, n int) func(*testing.T) {
+	began := time.Now()
+	if _, err := createTopic(t, k.s.addr, fmt.Sprintf("timed-%d", n), killedTopicPartitions, nil); err != nil {
+		t.Fatal(err)
+	}
 	topic := fmt.Sprintf("created-%d", n)
-	answered, err := k.during(t, func() (bool, error) {
+	answered, err := k.during(t, time.Since(began), func() (bool, error) {
 		return createTopic(t, k.s.addr, topic, killedTopicPartitions, nil)
 	})
 	if answered && err != nil {
@@ -182,13 +186,18 @@ func (k *killer) inCreation(t *testing.T, n int) func(*testing.T) {
 // the topic is gone; in any case it is gone or still has all its records, and
 // its name can be used again for an empty topic.
 func (k *killer) inDeletion(t *testing.T, n int) func(*testing.T) {
-	topic := fmt.Sprintf("deleted-%d", n)
+	timed, topic := fmt.Sprintf("timed-%d", n), fmt.Sprintf("deleted-%d", n)
+	mustCreateTopic(t, k.s.addr, timed, killedTopicPartitions, nil)
 	mustCreateTopic(t, k.s.addr, topic, killedTopicPartitions, nil)
 	before, _ := describeTopic(t, k.s.addr, topic)
 	for p := range int32(killedTopicPartitions) {
 		produceBatch(t, k.s.addr, topic, p, bench.Batch(k.rng, 10, 100))
 	}
-	answered, err := k.during(t, func() (bool, error) { return deleteTopic(t, k.s.addr, topic) })
+	began := time.Now()
+	if _, err := deleteTopic(t, k.s.addr, timed); err != nil {
+		t.Fatal(err)
+	}
+	answered, err := k.during(t, time.Since(began), func() (bool, error) { return deleteTopic(t, k.s.addr, topic) })
 	if answered && err != nil {
 		t.Fatalf("delete %s: %v", topic, err)
 	}
@@ -246,15 +255,16 @@ func (k *killer) checkEmpty(t *testing.T, topic string) {
 	}
 }
 
-// during starts a call and kills the broker within the next milliseconds.
-func (k *killer) during(t *testing.T, call func() (bool, error)) (answered bool, err error) {
+// during starts a call and kills the broker at some moment of the time that
+// such a call takes.
+func (k *killer) during(t *testing.T, takes time.Duration, call func() (bool, error)) (answered bool, err error) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		answered, err = call()
 	}()
-	k.sleep(12 * time.Millisecond)
+	k.sleep(takes)
 	k.s.Process.Kill()
 	<-done
 	return answered, err

@@ -45,6 +45,9 @@ func run(addr, topic string, count int) error {
 	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 2, ReplicationFactor: 1}, false); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
+	if err := waitServed(addr, topic, config); err != nil {
+		return err
+	}
 	codecs := []sarama.CompressionCodec{sarama.CompressionNone, sarama.CompressionGZIP, sarama.CompressionSnappy, sarama.CompressionLZ4}
 	for i, codec := range codecs {
 		config.Producer.Compression = codec
@@ -57,6 +60,30 @@ func run(addr, topic string, count int) error {
 	}
 	if err := admin.DeleteTopic(topic); err != nil {
 		return fmt.Errorf("delete: %w", err)
+	}
+	return nil
+}
+
+// waitServed waits until both partitions answer. This version of sarama
+// reorders what it sends again after an error (a batch that already waits
+// behind the failed one overtakes it, even with one request in flight), and a
+// broker may refuse the first records of a topic created a moment ago.
+func waitServed(addr, topic string, config *sarama.Config) error {
+	client, err := sarama.NewClient([]string{addr}, config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for partition := range int32(2) {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			_, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("partition %d is not served: %w", partition, err)
+			}
+		}
 	}
 	return nil
 }
