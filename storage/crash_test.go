@@ -103,7 +103,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 		seeds = 2
 	}
 	cuts := 0
-	for seed := range seeds {
+	for seed := range seeds * *rounds {
 		cuts += crashRun(t, seed)
 		if t.Failed() {
 			return

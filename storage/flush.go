@@ -44,9 +44,12 @@ func (l *Log) Flush(upTo record.Offset) error {
 			named = true
 		}
 		if named {
-			return l.fs.SyncDir(l.dir)
+			if err := l.fs.SyncDir(l.dir); err != nil {
+				return err
+			}
 		}
-		return nil
+		// Recovery takes the epochs below the recovery point from the file.
+		return l.epochs.write()
 	})
 	if errors.Is(err, errClosed) {
 		return err

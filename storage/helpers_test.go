@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,9 @@ import (
 	"github.com/posthouse/posthouse/storage/record"
 	"github.com/posthouse/posthouse/storage/vfs"
 )
+
+// rounds multiplies the seeds of the random tests: go test ./storage -rounds 20.
+var rounds = flag.Uint64("rounds", 1, "multiplies the seeds of the random tests")
 
 // testClock is a clock that stands still.
 type testClock struct {

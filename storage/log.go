@@ -20,9 +20,9 @@ import (
 // pwritev of an append and nothing else that can sleep, so no worker takes it
 // around a system call. Readers take no lock: they load the list of segments,
 // which is never changed in place, and what size and end have published.
-// Workers' jobs on the directory hold files shared; deleting or closing the
-// log holds it exclusively, which waits for running jobs only, since those
-// still queued find the log gone.
+// Workers' jobs on the directory hold files shared; whatever takes files away
+// holds it exclusively, which waits for running jobs only: those still queued
+// find the log gone, or their segment no longer in the list.
 //
 // Lock order: mu, then files, then what is inside segments, indexes, producer
 // state and epochs; the latter are held for memory accesses or are workers'
@@ -287,6 +287,17 @@ func (l *Log) AssignEpoch(e record.LeaderEpoch, start record.Offset) error {
 func (l *Log) onFiles(job func() error) error {
 	l.files.RLock()
 	defer l.files.RUnlock()
+	if l.gone {
+		return errClosed
+	}
+	return job()
+}
+
+// onFilesAlone is onFiles while no other job runs: for what takes files away
+// that other jobs may be writing.
+func (l *Log) onFilesAlone(job func() error) error {
+	l.files.Lock()
+	defer l.files.Unlock()
 	if l.gone {
 		return errClosed
 	}

@@ -198,7 +198,9 @@ func (r *recovery) checkSegment(s *segment, f *segmentFiles) (verdict, error) {
 			return cut, r.cutFile(h.file, int64(pos))
 		}
 		s.note(pos, hd.LastOffset(), hd.MaxTimestamp, hd.SizeBytes, interval)
-		r.log.epochs.assign(hd.LeaderEpoch, hd.BaseOffset)
+		if hd.LeaderEpoch > r.log.epochs.latest() {
+			r.log.epochs.assign(hd.LeaderEpoch, hd.BaseOffset)
+		}
 		r.applyProducer(s, b, &hd)
 		pos += Position(hd.SizeBytes)
 		r.end = hd.NextOffset()

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/posthouse/posthouse/storage/record"
 )
@@ -111,12 +112,13 @@ func (l *Log) roll(base record.Offset) error {
 	r.push([]boundary{{base, 0}})
 	s.ring.Store(r)
 	snapshot := l.producers.appendSnapshot(nil)
+	s.snapshot.Store(&snapshot)
 	list := l.list()
 	next := make([]*segment, 0, len(list)+1)
 	next = append(append(next, list...), s)
 	l.segs.Store(&next)
 	old.ring.Store(nil)
-	l.exec.Submit(func() { l.finishRoll(old, s, snapshot) })
+	l.exec.Submit(func() { l.finishRoll(old, s) })
 	return nil
 }
 
@@ -146,28 +148,53 @@ func (l *Log) nextSegment(base record.Offset) (*segment, error) {
 // finishRoll is the worker's part of a roll: it gives the new file its name,
 // writes the producer snapshot at its base, trims the old file, completes its
 // indexes, makes all of it durable and only then lets the recovery point pass.
-// A kill at any moment leaves what recovery understands: see recoverprepared.go.
-func (l *Log) finishRoll(old, s *segment, snapshot []byte) {
+// A kill at any moment leaves what recovery understands. Either segment may be
+// gone by now, or have been cut and replaced; then it is left alone.
+func (l *Log) finishRoll(old, s *segment) {
 	err := l.onFiles(func() error {
-		if err := l.nameSegment(s); err != nil {
-			return err
+		list := l.list()
+		if slices.Contains(list, s) {
+			if err := l.completeNew(s); err != nil {
+				return err
+			}
 		}
-		if err := l.fs.WriteFileAtomic(join(l.dir, segmentName(s.base, snapshotSuffix)), snapshot); err != nil {
-			return err
+		if slices.Contains(list, old) {
+			return l.seal(old)
 		}
-		if err := s.writeIndexes(false); err != nil {
-			return err
-		}
-		if err := l.epochs.write(); err != nil {
-			return err
-		}
-		return l.seal(old)
+		return nil
 	})
 	if err != nil && err != errClosed {
 		l.fail(fmt.Errorf("completing the roll at offset %d: %w", s.base, err))
 		return
 	}
 	l.advanceRecoveryPoint()
+}
+
+func (l *Log) completeNew(s *segment) error {
+	if err := l.nameSegment(s); err != nil {
+		return err
+	}
+	if err := l.writeSnapshot(s); err != nil {
+		return err
+	}
+	if err := s.writeIndexes(false); err != nil {
+		return err
+	}
+	return l.epochs.write()
+}
+
+// writeSnapshot writes the producer snapshot at a segment's base, if the roll
+// that made it has not got to that yet.
+func (l *Log) writeSnapshot(s *segment) error {
+	p := s.snapshot.Load()
+	if p == nil {
+		return nil
+	}
+	if err := l.fs.WriteFileAtomic(join(l.dir, segmentName(s.base, snapshotSuffix)), *p); err != nil {
+		return err
+	}
+	s.snapshot.CompareAndSwap(p, nil)
+	return nil
 }
 
 // nameSegment gives a prepared file that is in use its final name.

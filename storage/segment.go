@@ -30,8 +30,9 @@ type segment struct {
 	maxTimestamp       atomic.Int64
 	maxTimestampOffset atomic.Int64
 
-	flushed     atomic.Bool // sealed and durable with its indexes
-	provisional atomic.Bool // the file still bears the name of a prepared one
+	flushed     atomic.Bool            // sealed and durable with its indexes
+	provisional atomic.Bool            // the file still bears the name of a prepared one
+	snapshot    atomic.Pointer[[]byte] // the producer state at base, until it is in its file
 
 	// The appender's, guarded by the log's mu.
 	firstTimestamp  record.Timestamp // first batch's greatest, the clock of segment.ms; NoTimestamp if unknown

@@ -57,11 +57,17 @@ func (l *Log) truncatePrefix(o record.Offset) error {
 		return nil
 	}
 	l.advanceRecoveryPoint()
-	return l.onFiles(func() error { return l.setAside(removed) })
+	return l.onFilesAlone(func() error {
+		// The producer state of what goes is in the snapshot of what stays.
+		if err := l.writeSnapshot(list[n]); err != nil {
+			return err
+		}
+		return l.setAside(removed)
+	})
 }
 
 // setAside renames the files of segments that are out of the list and has them
-// unlinked after file.delete.delay.ms.
+// unlinked after file.delete.delay.ms. The caller holds files exclusively.
 func (l *Log) setAside(removed []*segment) error {
 	var names []string
 	for _, s := range removed {
@@ -102,7 +108,7 @@ func (l *Log) TruncateSuffix(to record.Offset) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	err := l.onFiles(func() error { return l.truncateSuffix(to) })
+	err := l.onFilesAlone(func() error { return l.truncateSuffix(to) })
 	if err != nil {
 		l.fail(fmt.Errorf("truncating to offset %d: %w", to, err))
 	}
@@ -115,6 +121,11 @@ func (l *Log) TruncateSuffix(to record.Offset) error {
 func (l *Log) truncateSuffix(to record.Offset) error {
 	list := l.list()
 	i := max(0, find(list, to))
+	for _, s := range list[:i+1] {
+		if err := l.writeSnapshot(s); err != nil {
+			return err
+		}
+	}
 	old := list[i]
 	h, err := old.file.acquire(false)
 	if err != nil {
