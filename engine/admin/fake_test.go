@@ -26,6 +26,7 @@ type cluster struct {
 	low     map[record.TopicPartition]record.Offset
 	calls   []string // what the handlers asked for
 	failing error    // what every call answers
+	waited  []string // topics whose replicas were waited for
 	nextID  byte
 	*Handlers
 }
@@ -188,6 +189,14 @@ func (c *cluster) DeleteRecords(_ context.Context, tp record.TopicPartition, off
 }
 
 func (c *cluster) LogDirs() []meta.LogDir { return c.dirs }
+
+func (c *cluster) WaitReady(ctx context.Context, topic string) error {
+	c.waited = append(c.waited, topic)
+	if _, bounded := ctx.Deadline(); !bounded {
+		c.t.Error("an unbounded wait")
+	}
+	return c.failing
+}
 
 // client asks by the listener PLAINTEXT.
 var client = Client{ClientID: "test", Listener: "PLAINTEXT", Peer: netip.MustParseAddrPort("127.0.0.1:1")}

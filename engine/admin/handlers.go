@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/posthouse/posthouse/engine/config"
 	"github.com/posthouse/posthouse/replication/meta"
@@ -45,6 +46,8 @@ type Replicas interface {
 	DeleteRecords(ctx context.Context, tp record.TopicPartition, offset record.Offset) (record.Offset, error)
 	// LogDirs returns the log directories and the replicas in them.
 	LogDirs() []meta.LogDir
+	// WaitReady waits until no replica of the topic is being opened here.
+	WaitReady(ctx context.Context, topic string) error
 }
 
 // Config is what the handlers work with. All fields but Logger are needed.
@@ -68,6 +71,22 @@ type Handlers struct {
 	// creating holds the topics that are being created because a client asked
 	// for their metadata, so that a crowd of clients asks the controller once.
 	creating sync.Map
+}
+
+// readyWait bounds how long an answer waits for the replicas of what it made.
+const readyWait = 3 * time.Second
+
+// waitReady gives new replicas the time to open, so that a client that was told
+// of a topic can use it at once instead of being sent away to retry. It is a
+// courtesy: what takes longer, or fails, does not change the answer.
+func (h *Handlers) waitReady(ctx context.Context, topics []string) {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	for _, topic := range topics {
+		if err := h.Replicas.WaitReady(ctx, topic); err != nil {
+			h.Logger.Warn("a new replica is not ready", "topic", topic, "error", err)
+		}
+	}
 }
 
 // New returns handlers over the given collaborators.

@@ -157,9 +157,11 @@ func (h *Handlers) autoCreate(ctx context.Context, names []string) map[string]*k
 		}
 	}()
 	failed := make(map[string]*kerr.Error)
+	var made []string
 	for i, result := range h.Controller.CreateTopics(ctx, specs, false) {
 		var code *kerr.Error
 		if result.Err == nil || errors.Is(result.Err, kerr.TopicAlreadyExists) {
+			made = append(made, specs[i].Name)
 			continue
 		}
 		if !errors.As(result.Err, &code) {
@@ -168,6 +170,7 @@ func (h *Handlers) autoCreate(ctx context.Context, names []string) map[string]*k
 		h.Logger.Warn("topic not created on demand", "topic", specs[i].Name, "error", result.Err)
 		failed[specs[i].Name] = code
 	}
+	h.waitReady(ctx, made)
 	return failed
 }
 

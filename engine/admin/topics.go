@@ -66,9 +66,14 @@ func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 		}
 	}
 	if len(specs) > 0 {
+		var made []string
 		for i, result := range h.Controller.CreateTopics(ctx, specs, req.ValidateOnly) {
 			h.createdTopic(&resp.Topics[slots[i]], specs[i], result)
+			if result.Err == nil && !req.ValidateOnly {
+				made = append(made, specs[i].Name)
+			}
 		}
+		h.waitReady(ctx, made)
 	}
 	for _, name := range last {
 		if counts[name] > 1 {
@@ -183,6 +188,7 @@ func (h *Handlers) CreatePartitions(ctx context.Context, req *kmsg.CreatePartiti
 		}
 	}
 	answered := make(map[string]struct{}, len(req.Topics))
+	var grown []string
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		if _, twice := answered[t.Topic]; twice {
@@ -198,6 +204,9 @@ func (h *Handlers) CreatePartitions(ctx context.Context, req *kmsg.CreatePartiti
 		default:
 			err = h.Controller.CreatePartitions(ctx, t.Topic, t.Count, replicaLists(t.Assignment), req.ValidateOnly)
 		}
+		if err == nil && !req.ValidateOnly {
+			grown = append(grown, t.Topic)
+		}
 		out := kmsg.NewCreatePartitionsResponseTopic()
 		out.Topic = t.Topic
 		out.ErrorCode, out.ErrorMessage = h.answer("CreatePartitions", err)
@@ -206,6 +215,7 @@ func (h *Handlers) CreatePartitions(ctx context.Context, req *kmsg.CreatePartiti
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
+	h.waitReady(ctx, grown)
 	return resp
 }
 

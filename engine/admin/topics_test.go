@@ -157,6 +157,35 @@ func TestCreateTopicsEveryVersion(t *testing.T) {
 	}
 }
 
+// TestWaitsForReplicas looks that answers wait for what was made, and for
+// nothing else.
+func TestWaitsForReplicas(t *testing.T) {
+	c := newCluster(t)
+	expect := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(c.waited, want) {
+			t.Errorf("waited for %q, want %q", c.waited, want)
+		}
+		c.waited = nil
+	}
+	c.CreateTopicsHandler(createTopics(newTopic("x", 1, 1), newTopic("bad name", 1, 1), newTopic("y", 1, 1)))
+	expect("x", "y")
+	dry := createTopics(newTopic("z", 1, 1))
+	dry.ValidateOnly = true
+	c.CreateTopicsHandler(dry)
+	expect()
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	grow.Topics = append(grow.Topics, kmsg.NewCreatePartitionsRequestTopic(), kmsg.NewCreatePartitionsRequestTopic())
+	grow.Topics[0].Topic, grow.Topics[0].Count, grow.Topics[1].Topic = "x", 2, "none"
+	c.Handlers.CreatePartitions(context.Background(), grow, client)
+	expect("x")
+	grow.ValidateOnly = true
+	c.Handlers.CreatePartitions(context.Background(), grow, client)
+	expect()
+	c.Metadata(context.Background(), metadataRequest(12, true, "auto", "x"), client)
+	expect("auto")
+}
+
 func TestCreatePartitions(t *testing.T) {
 	grow := func(topic string, count int32, lists ...[]int32) kmsg.CreatePartitionsRequestTopic {
 		r := kmsg.NewCreatePartitionsRequestTopic()
