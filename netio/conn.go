@@ -305,12 +305,10 @@ func (l *Loop) closeConn(c *Conn, reason error) {
 	}
 	c.closed = true
 	api, version := int16(-1), int16(-1)
-	var held *Request
 	for r := c.first; r != nil; {
 		next := r.next
 		r.next = nil
-		if r.failed != nil || held == nil && r.state == requestAdmitted {
-			held = r
+		if r.failed != nil {
 			api, version = r.api, r.version
 		}
 		r.dead.Store(true)

@@ -198,7 +198,11 @@ func raiseDescriptors(t *testing.T, want uint64) uint64 {
 func TestIdleConnections(t *testing.T) {
 	eachEngineOnce(t, func(t *testing.T, e env) {
 		allowed := raiseDescriptors(t, 20_400)
-		n := min(10_000, (int(allowed)-openDescriptors(t)-50)/2)
+		want := 10_000
+		if testing.Short() {
+			want = 2000
+		}
+		n := min(want, (int(allowed)-openDescriptors(t)-50)/2)
 		t.Logf("%d connections", n)
 		h := &testHandler{}
 		s, addr := e.start(t, h, func(c *Config) { c.IdleTimeout = time.Hour })
@@ -286,7 +290,11 @@ func TestNoLeaks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const rounds, each = 100, 100
+		const each = 100
+		rounds := 100
+		if testing.Short() {
+			rounds = 15
+		}
 		for round := range rounds {
 			fds := connectMany(t, tcp, each)
 			for i, fd := range fds {

@@ -72,6 +72,8 @@ type mailbox struct {
 	mu    sync.Mutex
 	tasks []Task
 	spare []Task // owned by the loop, swapped with tasks
+	// ended says that nobody reads this any more.
+	ended bool
 	// asleep is set before the loop looks at tasks a last time and sleeps;
 	// whoever clears it wakes the loop, so a burst of posts costs one wake-up.
 	asleep atomic.Bool
@@ -98,11 +100,20 @@ func (l *Loop) NowMs() int64 { return l.wallMs }
 // Post runs t on the loop, after those posted before it. Any goroutine; no
 // allocation; wakes the loop only if it sleeps. A loop that has ended drops it.
 func (l *Loop) Post(t Task) {
-	l.mail.mu.Lock()
-	l.mail.tasks = append(l.mail.tasks, t)
-	l.mail.mu.Unlock()
-	if l.mail.asleep.Load() && l.mail.asleep.CompareAndSwap(true, false) {
-		l.poll.wake()
+	m := &l.mail
+	m.mu.Lock()
+	if !m.ended {
+		m.tasks = append(m.tasks, t)
+	}
+	m.mu.Unlock()
+	if m.asleep.Load() && m.asleep.CompareAndSwap(true, false) {
+		// Under the lock, so that the descriptor is not another's by now. The
+		// write cannot sleep.
+		m.mu.Lock()
+		if !m.ended {
+			l.poll.wake()
+		}
+		m.mu.Unlock()
 	}
 }
 
@@ -148,6 +159,9 @@ func (l *Loop) run(setup func(*Loop) error, started chan<- error) {
 	for !l.draining || l.coldReads > 0 || l.conns.used > 0 {
 		l.turn()
 	}
+	l.mail.mu.Lock()
+	l.mail.ended = true
+	l.mail.mu.Unlock()
 	l.poll.close()
 	l.freeMemory()
 }
@@ -170,7 +184,7 @@ func (l *Loop) turn() {
 
 // wait sleeps until something happens, if nothing is left to do.
 func (l *Loop) wait() error {
-	if !l.ready.empty() || !l.dirty.empty() {
+	if l.active || !l.ready.empty() || !l.dirty.empty() {
 		err := l.poll.wait(0)
 		l.readClock()
 		return err
@@ -182,6 +196,7 @@ func (l *Loop) wait() error {
 	}
 	d := time.Duration(-1)
 	if len(l.timers) > 0 {
+		l.readClock()
 		d = max(0, time.Duration(l.timers[0].at-l.now))
 	}
 	l.mail.asleep.Store(true)

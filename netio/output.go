@@ -212,6 +212,11 @@ func (l *Loop) sendRange(c *Conn, r *Request) (int, error) {
 		n, err = l.sendCopied(c, s.Source, position, step)
 	} else {
 		if p.readAhead <= p.spanSent && !l.out.resident(s.FD, position+step-1) {
+			if p.spanSent == 0 {
+				// What was sent with MSG_MORE must not wait for the disk: setting
+				// the option again pushes it out.
+				_ = unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+			}
 			l.readCold(r, position, s.Length-p.spanSent)
 			return 0, nil
 		}

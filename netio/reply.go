@@ -6,7 +6,8 @@ const prefixBytes = 4
 // the length prefix itself.
 type Reply struct {
 	// Buf is the response header and body, without prefix and ranges: append
-	// to it, or replace it. It keeps its capacity from request to request.
+	// to it, or replace it. It keeps its capacity from request to request. It
+	// must not alias the request's payload, which is released by Done.
 	Buf []byte
 
 	spans  []span

@@ -29,6 +29,25 @@ func TestEcho(t *testing.T) {
 	})
 }
 
+// TestBusyPoll spins before it sleeps; the sleep and the spin must both end.
+func TestBusyPoll(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e env) {
+		h := &testHandler{request: func(c *Conn, r *Request) {
+			if binary.BigEndian.Uint64(r.Payload())%2 == 0 {
+				echo(r)
+				return
+			}
+			time.AfterFunc(time.Millisecond, func() { c.Loop().Post(taskFunc(func(*Loop) { echo(r) })) })
+		}}
+		_, addr := e.start(t, h, func(c *Config) { c.BusyPoll = 200 * time.Microsecond })
+		p := dial(t, addr)
+		for i := range 100 {
+			p.send(numbered(i, 50))
+			p.want(numbered(i, 50))
+		}
+	})
+}
+
 func TestManyConnections(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e env) {
 		_, addr := e.start(t, &testHandler{}, nil)

@@ -154,11 +154,9 @@ func (p *uringPoller) close() {
 func (p *uringPoller) entry(op uint8, fd int, data uint64) *giouring.SubmissionQueueEntry {
 	sqe := p.ring.GetSQE()
 	for sqe == nil {
-		// Full: hand over what is there. Deferred completions do not run here,
-		// so nothing is dispatched in the middle of a dispatch.
-		if err := p.enter(0, false); err != nil && err != unix.EINTR && err != unix.EAGAIN && err != unix.EBUSY {
-			panic("netio: io_uring_enter: " + err.Error())
-		}
+		// Full. Completions are not taken here, so nothing is dispatched in the
+		// middle of a dispatch.
+		p.handOver()
 		sqe = p.ring.GetSQE()
 	}
 	*sqe = giouring.SubmissionQueueEntry{OpCode: op, Fd: int32(fd), UserData: data}
@@ -309,8 +307,22 @@ func (p *uringPoller) watch(ln *listener, on bool) error {
 		p.pollListener(ln)
 	} else if p.watching[ln.index] {
 		p.cancel(eventData(kindListen, 0, uint32(ln.index)))
+		p.handOver()
 	}
 	return nil
+}
+
+// handOver submits everything. It comes before a descriptor is closed: an
+// entry that is still here names it by number, and the number is soon
+// another's.
+func (p *uringPoller) handOver() {
+	for p.ring.SQReady() > 0 {
+		switch err := p.enter(0, false); err {
+		case nil, unix.EINTR, unix.EAGAIN, unix.EBUSY:
+		default:
+			panic("netio: io_uring_enter: " + err.Error())
+		}
+	}
 }
 
 // pollListener polls once: armed anew after each accept, it sees what is left.
@@ -350,6 +362,9 @@ func (p *uringPoller) remove(c *Conn) {
 	p.cancelReceive(c)
 	if c.ring.polling {
 		p.cancel(eventData(kindOutput, c.gen, c.slot))
+	}
+	if c.ring.receiving != 0 || c.ring.polling {
+		p.handOver()
 	}
 	_ = unix.Close(c.fd)
 	p.forgetIfIdle(c)
