@@ -72,7 +72,7 @@ func (op *fetchOp) look(part *fetchPart) bool {
 	}
 	part.seen = end
 	res, err := p.Read(replication.ReadParams{
-		Offset: part.offset, MaxBytes: max(min(part.maxBytes, op.maxBytes), 0), MinOne: true,
+		Offset: part.offset, MaxBytes: min(part.maxBytes, op.maxBytes), MinOne: true,
 		Isolation: op.isolation, Replica: op.isReplica(), Nowait: true,
 		CurrentLeaderEpoch: part.leaderEpoch, LastFetchedEpoch: record.NoLeaderEpoch,
 	})

@@ -32,6 +32,8 @@ import (
 //     v12 (KIP-595), leader hints from v16 (KIP-951).
 //   - A topic whose compression.type is zstd is UNSUPPORTED_COMPRESSION_TYPE
 //     below v10, decided by the topic's config as in Kafka (KIP-110).
+//   - An isolation level that there is not, or a negative number of bytes, is
+//     UNKNOWN_SERVER_ERROR, as in Kafka.
 //   - KAFKA_STORAGE_ERROR is NOT_LEADER_OR_FOLLOWER up to v5.
 //
 // Record bytes never pass through here: a read gives a span of a segment file,
@@ -122,7 +124,7 @@ func (lp *loop) fetch(k *call) {
 	op.answer, op.conn = k.answer(), k.conn
 	op.replicaID = req.ReplicaID
 	op.isolation = record.Isolation(req.Isolation)
-	op.maxBytes = max(min(req.MaxBytes, lp.engine.config.FetchMaxBytes, answerBytesMax), 0)
+	op.maxBytes = min(req.MaxBytes, lp.engine.config.FetchMaxBytes, answerBytesMax)
 	op.minBytes = min(req.MinBytes, op.maxBytes)
 	op.maxWait = time.Duration(req.MaxWaitMs) * time.Millisecond
 	op.deadline = lp.after(op.maxWait)
@@ -184,12 +186,15 @@ func (op *fetchOp) listRequest(req *wire.FetchRequest) {
 		for p := range topic.Partitions {
 			q := &topic.Partitions[p]
 			part := &op.parts[i]
-			i++
 			part.id, part.index = topic.ID, q.Index
 			part.offset, part.maxBytes = record.Offset(q.FetchOffset), q.MaxBytes
 			part.leaderEpoch = record.LeaderEpoch(q.CurrentLeaderEpoch)
 			part.lastFetchedEpoch = record.LeaderEpoch(q.LastFetchedEpoch)
 			op.find(part, topic.Name)
+			if n > 1 && op.askedBefore(i) {
+				continue
+			}
+			i++
 			switch {
 			case op.version >= 13:
 			case part.partition != nil:
@@ -201,6 +206,29 @@ func (op *fetchOp) listRequest(req *wire.FetchRequest) {
 			}
 		}
 	}
+	clear(op.parts[i:])
+	op.parts = op.parts[:i]
+	clear(op.loop.asked)
+}
+
+// askedBefore looks for an earlier part with the partition of part i. If there is
+// one it keeps its place and takes what part i asks, as in Kafka, where a linked
+// map holds the partitions.
+func (op *fetchOp) askedBefore(i int) bool {
+	part := &op.parts[i]
+	if part.partition == nil {
+		return false
+	}
+	asked := op.loop.asked
+	j, ok := asked[part.partition]
+	if !ok {
+		asked[part.partition] = i
+		return false
+	}
+	op.parts[j].offset, op.parts[j].maxBytes = part.offset, part.maxBytes
+	op.parts[j].leaderEpoch, op.parts[j].lastFetchedEpoch = part.leaderEpoch, part.lastFetchedEpoch
+	*part = fetchPart{}
+	return true
 }
 
 // listSession takes the partitions from the session, in its order.
@@ -249,6 +277,11 @@ func (op *fetchOp) find(part *fetchPart, name []byte) {
 // isReplica says that a broker asks, which reads up to the log's end.
 func (op *fetchOp) isReplica() bool { return op.replicaID >= 0 || op.replicaID == futureReplicaID }
 
+// badIsolation says that the isolation level is none that Kafka has.
+func (op *fetchOp) badIsolation() bool {
+	return op.isolation != record.ReadUncommitted && op.isolation != record.ReadCommitted
+}
+
 // mayReplicate says whether the asking broker is assigned the partition.
 func (op *fetchOp) mayReplicate(p *replication.Partition) bool {
 	assigned := op.loop.engine.image().Partition(p.TopicPartition())
@@ -269,9 +302,14 @@ func (op *fetchOp) read(nowait bool) bool {
 		if part.partition == nil {
 			continue
 		}
+		room := min(part.maxBytes, op.remaining)
+		if room < 0 || op.badIsolation() {
+			part.err, op.urgent = kerr.UnknownServerError, true
+			continue
+		}
 		res, err := part.partition.Read(replication.ReadParams{
 			Offset:             part.offset,
-			MaxBytes:           max(min(part.maxBytes, op.remaining), 0),
+			MaxBytes:           room,
 			MinOne:             op.minOne,
 			Isolation:          op.isolation,
 			Replica:            op.isReplica(),
@@ -299,7 +337,7 @@ func (op *fetchOp) read(nowait bool) bool {
 			n := res.Span.Length()
 			op.bytes += n
 			op.minOne = false
-			op.remaining = int32(max(int64(op.remaining)-n, 0))
+			op.remaining = max(op.remaining-int32(min(n, int64(op.remaining))), 0)
 		}
 	}
 	return true

@@ -25,6 +25,9 @@ func (op *fetchOp) respond() {
 	default:
 		op.addAll(resp)
 	}
+	if op.badIsolation() {
+		resp.ErrorCode = kerr.UnknownServerError.Code
+	}
 	resp.NodeEndpoints = lp.endpoints
 	op.send(resp)
 }
@@ -131,7 +134,7 @@ func (op *fetchOp) answerPart(i int) wire.FetchPartitionResponse {
 		op.refuse(&a, part)
 		return a
 	case op.version < 10 && part.partition.Config().CompressionType == "zstd":
-		a.ErrorCode = kerr.UnsupportedCompressionType.Code
+		a.ErrorCode, a.Aborted = kerr.UnsupportedCompressionType.Code, noAborted
 		return a
 	}
 	res := &part.result
@@ -153,6 +156,9 @@ func (op *fetchOp) answerPart(i int) wire.FetchPartitionResponse {
 // refuse fills in the answer of a partition that failed.
 func (op *fetchOp) refuse(a *wire.FetchPartitionResponse, part *fetchPart) {
 	a.ErrorCode = asKerr(part.err).Code
+	if part.partition == nil && a.ErrorCode != codeNotLeader || op.badIsolation() {
+		a.Aborted = noAborted // where nothing was read Kafka's list is empty, not null
+	}
 	if !expected(part.err) {
 		op.loop.engine.complain("fetch failed", "partition", part.partition.TopicPartition().String(), "offset", int64(part.offset), "err", part.err)
 	}

@@ -33,6 +33,7 @@ type loop struct {
 	freeFetch     *fetchOp
 	freeFetches   int // length of the list
 	fetchRequest  wire.FetchRequest
+	asked         map[*replication.Partition]int // place in the request being listed
 	fetchResponse wire.FetchResponse
 	aborted       []wire.AbortedTransaction // of the answer being built
 
@@ -56,6 +57,7 @@ func newLoop(e *Engine, l *netio.Loop) *loop {
 		net:        l,
 		index:      l.Index(),
 		chainOf:    make(map[*replication.Partition]int),
+		asked:      make(map[*replication.Partition]int),
 		waitPoints: make(map[*replication.Partition]*waitPoint),
 	}
 	lp.call.loop = lp

@@ -315,7 +315,7 @@ func (op *produceOp) respond() {
 			}
 			a := resp.AddPartition(topic.Partitions[p].Index)
 			if part.err != nil {
-				op.refuse(a, part.err, topic)
+				op.refuse(a, part, topic)
 				continue
 			}
 			a.BaseOffset = int64(part.append.BaseOffset)
@@ -331,9 +331,12 @@ func (op *produceOp) respond() {
 }
 
 // refuse fills in the answer of a partition that failed.
-func (op *produceOp) refuse(a *wire.ProducePartitionResponse, err error, topic *wire.ProduceTopic) {
+func (op *produceOp) refuse(a *wire.ProducePartitionResponse, part *producePart, topic *wire.ProduceTopic) {
+	err := part.err
 	a.ErrorCode = asKerr(err).Code
-	a.BaseOffset, a.LogAppendTimeMs, a.LogStartOffset = -1, -1, -1
+	if part.partition != nil && tellsLogStart(a.ErrorCode) {
+		a.LogStartOffset = int64(part.partition.Offsets().LogStart)
+	}
 	a.ErrorMessage = errorMessage(err)
 	a.RecordErrors = recordErrors(err)
 	if a.ErrorCode == codeNotLeader && op.version >= 10 {
@@ -342,6 +345,17 @@ func (op *produceOp) refuse(a *wire.ProducePartitionResponse, err error, topic *
 	if !expected(err) {
 		op.loop.engine.complain("produce failed", "topic", op.topicName(topic), "partition", a.Index, "err", err)
 	}
+}
+
+// tellsLogStart says whether Kafka gives the log start offset with an error: it
+// does where the log was asked (ReplicaManager.appendToLocalLog).
+func tellsLogStart(code int16) bool {
+	switch code {
+	case kerr.InvalidTimestamp.Code, kerr.OutOfOrderSequenceNumber.Code, kerr.InvalidProducerEpoch.Code,
+		kerr.UnknownProducerID.Code, kerr.NotEnoughReplicas.Code:
+		return true
+	}
+	return false
 }
 
 // takeProduceOp returns a request's state from the pool.
