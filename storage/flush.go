@@ -25,8 +25,8 @@ func (l *Log) Flush(upTo record.Offset) error {
 				continue
 			}
 			// The recovery point must not pass a segment that a power cut could
-			// bring back under its provisional name.
-			if err := l.nameSegment(s); err != nil {
+			// bring back under its provisional name, or without its snapshot.
+			if err := l.completeNew(s); err != nil {
 				return err
 			}
 			h, err := s.file.acquire(false)
@@ -36,9 +36,6 @@ func (l *Log) Flush(upTo record.Offset) error {
 			err = h.file.Datasync()
 			h.release()
 			if err != nil {
-				return err
-			}
-			if err := s.writeIndexes(false); err != nil {
 				return err
 			}
 			named = true

@@ -104,7 +104,7 @@ func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 		return whole, err
 	}
 	for i := 0; ; i++ {
-		if len(r.list) > 0 && (i == len(rest) || rest[i].base != r.end) {
+		if i == len(rest) || len(r.list) > 0 && rest[i].base != r.end {
 			p, err := r.takePrepared()
 			if err != nil {
 				return whole, err
@@ -127,6 +127,9 @@ func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 		f := rest[i]
 		r.end = f.base
 		s := openSegment(r.log, f)
+		if err := r.snapshotAt(s, i); err != nil {
+			return whole, err
+		}
 		r.list = append(r.list, s)
 		v, err := r.checkSegment(s, f)
 		if err != nil || v == damaged {
@@ -136,6 +139,18 @@ func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 			return cut, r.dropAll(rest[i+1:])
 		}
 	}
+}
+
+// snapshotAt writes the producer snapshot at the base of a segment that
+// follows one that was checked: a kill may have come before it, and it is the
+// only memory of producers whose batches are deleted later.
+func (r *recovery) snapshotAt(s *segment, checked int) error {
+	if checked == 0 || r.from > s.base {
+		return nil
+	}
+	state := r.log.producers.appendSnapshot(nil)
+	s.snapshot.Store(&state)
+	return r.log.writeSnapshot(s)
 }
 
 // startProducers restores the producer state as far as the segments that are
@@ -152,11 +167,17 @@ func (r *recovery) startProducers(rest []*segmentFiles) error {
 		list[0].size.Store(0)
 	}
 	l.segs.Store(&list)
-	if err := l.loadProducers(r.files, r.st.recoveryPoint, r.end); err != nil {
+	limit := r.st.recoveryPoint
+	if len(rest) > 0 {
+		// What lies before the first segment of all was deleted; only the
+		// snapshot at its base remembers it.
+		limit = max(limit, rest[0].base)
+	}
+	if err := l.loadProducers(r.files, limit, r.end); err != nil {
 		return err
 	}
 	r.from = r.end
-	if at, ok := r.files.latestSnapshot(r.st.recoveryPoint); ok && at > r.from {
+	if at, ok := r.files.latestSnapshot(limit); ok && at > r.from {
 		r.from = at
 	}
 	return nil
@@ -428,7 +449,7 @@ func (r *recovery) takePrepared() (*segmentFiles, error) {
 // continues says whether a prepared file begins with the batch that the log
 // goes on with.
 func (r *recovery) continues(name string) (ok bool, err error) {
-	if r.files.prepared == 0 || len(r.list) == 0 {
+	if r.files.prepared == 0 {
 		return false, nil
 	}
 	f, err := r.log.fs.OpenRead(name)
@@ -445,7 +466,13 @@ func (r *recovery) continues(name string) (ok bool, err error) {
 	if errors.As(err, &damage) {
 		return false, nil
 	}
-	return err == nil && b.BaseOffset() == r.end && b.VerifyCRC(), err
+	if err != nil || !b.VerifyCRC() {
+		return false, err
+	}
+	if len(r.list) == 0 && b.BaseOffset() <= r.st.logStart {
+		r.end = b.BaseOffset() // all that came before was deleted
+	}
+	return b.BaseOffset() == r.end, nil
 }
 
 // finish publishes what was found.

@@ -58,8 +58,12 @@ func (l *Log) truncatePrefix(o record.Offset) error {
 	}
 	l.advanceRecoveryPoint()
 	return l.onFilesAlone(func() error {
-		// The producer state of what goes is in the snapshot of what stays.
-		if err := l.writeSnapshot(list[n]); err != nil {
+		// Recovery must find what stays by its name, and the producer state of
+		// what goes in its snapshot.
+		if err := l.completeNew(list[n]); err != nil {
+			return err
+		}
+		if err := l.fs.SyncDir(l.dir); err != nil {
 			return err
 		}
 		return l.setAside(removed)
