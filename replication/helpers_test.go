@@ -168,14 +168,14 @@ func (n *node) settle() {
 }
 
 // kill stops the process: the page cache stays, jobs that wait are lost.
-func (n *node) kill() { n.crash(vfs.Crash{}, false) }
-
-// crash stops the process and, with power, what the disk had not got.
-func (n *node) crash(c vfs.Crash, power bool) {
+func (n *node) kill() {
 	n.t.Helper()
-	if !power {
-		n.fs.SyncAll()
-	}
+	n.crash(vfs.Crash{Mode: vfs.CrashKeep})
+}
+
+// crash stops the process, and with the power what the disk had not got.
+func (n *node) crash(c vfs.Crash) {
+	n.t.Helper()
 	n.fs = n.fs.Crash(c)
 	n.ok(n.store.Close())
 }
