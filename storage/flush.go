@@ -111,7 +111,7 @@ func (l *Log) closeFiles(active *segment, end record.Offset, snapshot []byte) er
 		return err
 	}
 	for _, s := range l.list() {
-		if err := l.nameSegment(s); err != nil {
+		if err := l.completeNew(s); err != nil {
 			return err
 		}
 		if s != active && s.flushed.Load() {
