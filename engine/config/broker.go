@@ -86,3 +86,10 @@ type Meta struct {
 	Store string // local
 	Dir   string // defaults to <first log dir>/__meta
 }
+
+// CheckpointIntervalMs is the time between two writes of recovery points, log
+// start offsets and high watermarks, which go together: the shortest of the
+// three that Kafka has keys for.
+func (b *Broker) CheckpointIntervalMs() int64 {
+	return max(1, min(b.HighWatermarkIntervalMs, int64(b.RecoveryPointIntervalMs), int64(b.StartOffsetIntervalMs)))
+}

@@ -37,6 +37,8 @@ func kafkaRows(t *testing.T) []kafkaRow {
 // ourDefaults are where a lone node, or this broker's design, wants another
 // default than Kafka's.
 var ourDefaults = map[string]string{
+	"socket.receive.buffer.bytes":           "-1",
+	"socket.send.buffer.bytes":              "-1",
 	"broker.id":                             "<null>",
 	"controller.listener.names":             "<null>",
 	"listeners":                             "PLAINTEXT://127.0.0.1:9092",

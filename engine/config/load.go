@@ -253,7 +253,7 @@ func (b *Broker) warnings() []string {
 		lines = append(lines, "process.roles does not contain broker; this node serves clients all the same")
 	}
 	if len(withoutEffect) > 0 {
-		lines = append(lines, "accepted for compatibility, without effect here: "+strings.Join(withoutEffect, ", "))
+		lines = append(lines, "accepted and kept, without effect in this version: "+strings.Join(withoutEffect, ", "))
 	}
 	return lines
 }

@@ -44,7 +44,7 @@ func TestLoadNothing(t *testing.T) {
 
 		MaxConnections: math.MaxInt32, MaxConnectionsPerIP: math.MaxInt32, MaxConnectionsOverrides: map[string]int32{},
 		ConnectionsMaxIdleMs: 600000, QueuedMaxRequestBytes: 128 << 20,
-		SocketSendBufferBytes: 102400, SocketReceiveBufferBytes: 102400, SocketRequestMaxBytes: 100 << 20, SocketListenBacklog: 50,
+		SocketSendBufferBytes: -1, SocketReceiveBufferBytes: -1, SocketRequestMaxBytes: 100 << 20, SocketListenBacklog: 50,
 
 		LogDirs: []string{"data"}, NumPartitions: 1, DefaultReplicationFactor: 1, AutoCreateTopics: true, DeleteTopicEnable: true,
 		RecoveryThreadsPerDataDir: 2, RetentionCheckIntervalMs: 300000, FlushSchedulerIntervalMs: math.MaxInt64,
@@ -109,7 +109,7 @@ func TestLoadStockFile(t *testing.T) {
 	}
 	want := []string{
 		"listener CONTROLLER belongs to Kafka's controller and is not opened: this broker needs none",
-		"accepted for compatibility, without effect here: controller.quorum.bootstrap.servers",
+		"accepted and kept, without effect in this version: controller.quorum.bootstrap.servers",
 	}
 	if !slices.Equal(warnings, want) {
 		t.Errorf("warnings:\n%s", strings.Join(warnings, "\n"))
@@ -127,12 +127,13 @@ func TestWarnings(t *testing.T) {
 		{"my.own.thing=1", []string{"unknown key my.own.thing is ignored"}},
 		{"http.listeners=127.0.0.1:9644", []string{"unknown key http.listeners is ignored"}},
 		{"num.io.threads=8", nil}, // says nothing new
-		{"num.io.threads=16", []string{"accepted for compatibility, without effect here: num.io.threads"}},
-		{"ssl.keystore.password=x", []string{"accepted for compatibility, without effect here: ssl.keystore.password"}},
-		{"zookeeper.connect=localhost:2181", []string{"accepted for compatibility, without effect here: zookeeper.connect"}},
+		{"num.io.threads=16", []string{"accepted and kept, without effect in this version: num.io.threads"}},
+		{"ssl.keystore.password=x", []string{"accepted and kept, without effect in this version: ssl.keystore.password"}},
+		{"log.retention.hours=24", []string{"accepted and kept, without effect in this version: log.retention.hours"}},
+		{"zookeeper.connect=localhost:2181", []string{"accepted and kept, without effect in this version: zookeeper.connect"}},
 		{"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", []string{
 			"authorizer.class.name has no effect yet: every client may do everything",
-			"accepted for compatibility, without effect here: authorizer.class.name",
+			"accepted and kept, without effect in this version: authorizer.class.name",
 		}},
 		{"process.roles=controller", []string{"process.roles does not contain broker; this node serves clients all the same"}},
 	}
@@ -212,6 +213,11 @@ func TestPrecedenceOfSynonyms(t *testing.T) {
 	b, _ := mustLoad(t, "log.dir=/one", "queued.max.request.bytes=-1", "broker.id=7")
 	if !slices.Equal(b.LogDirs, []string{"/one"}) || b.QueuedMaxRequestBytes != -1 || b.NodeID != 7 {
 		t.Errorf("dirs %v, queued %d, node %d", b.LogDirs, b.QueuedMaxRequestBytes, b.NodeID)
+	}
+	for pairs, want := range map[string]int64{"": 5000, "log.flush.offset.checkpoint.interval.ms=70": 70, "log.flush.start.offset.checkpoint.interval.ms=0": 1} {
+		if b, _ := mustLoad(t, strings.Fields(pairs)...); b.CheckpointIntervalMs() != want {
+			t.Errorf("%s: checkpoints each %d ms, want %d", pairs, b.CheckpointIntervalMs(), want)
+		}
 	}
 	b, _ = mustLoad(t, "socket.request.max.bytes=500000000")
 	if b.QueuedMaxRequestBytes != 500000000 {
