@@ -74,7 +74,7 @@ type Handlers struct {
 }
 
 // readyWait bounds how long an answer waits for the replicas of what it made.
-const readyWait = 3 * time.Second
+const readyWait = 10 * time.Second
 
 // waitReady gives new replicas the time to open, so that a client that was told
 // of a topic can use it at once instead of being sent away to retry. It is a
