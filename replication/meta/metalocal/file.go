@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/posthouse/posthouse/replication/meta"
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 )
 
 // The file holds one bucket of entries and one of the store's own numbers. An
@@ -49,14 +51,31 @@ func openFile(path string) (f *file, err error) {
 		return nil, fmt.Errorf("metalocal: %w", err)
 	}
 	_, statErr := os.Stat(path)
+	var descriptor *os.File
+	defer func() {
+		if err != nil && descriptor != nil {
+			// A bbolt that panicked has closed nothing. Its mapping, which nobody
+			// can reach any more, would keep the lock beyond the descriptor. Where
+			// bbolt did close, neither call does harm.
+			_ = unix.Flock(int(descriptor.Fd()), unix.LOCK_UN)
+			_ = descriptor.Close()
+		}
+	}()
 	defer guardFault(path, &err)()
 	db, err := bolt.Open(path, fileMode, &bolt.Options{
 		Timeout:      time.Millisecond, // one try: whoever holds it will not let go soon
 		FreelistType: bolt.FreelistMapType,
+		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+			f, err := os.OpenFile(name, flag, perm)
+			descriptor = f
+			return f, err
+		},
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("metalocal: %s is in use by another process", path)
+	case errors.As(err, new(syscall.Errno)): // no space, no right, not a file
+		return nil, fmt.Errorf("metalocal: opening %s: %w", path, err)
 	case err != nil:
 		return nil, damaged(path, err)
 	}

@@ -165,6 +165,49 @@ func checkDamaged(t *testing.T, name string, want map[string]string, what string
 	}
 }
 
+// TestCutFileIsLetGo cuts a file so that bbolt panics while it opens it: neither
+// descriptor nor lock may stay behind.
+func TestCutFileIsLetGo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meta.db")
+	s := open(t, path)
+	for i := range 50 {
+		put(t, s, fmt.Sprint(i), strings.Repeat("x", 5000))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{len(whole) / 2, 10000, 4096, 100} {
+		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := Open(path)
+			if err == nil || !strings.Contains(err.Error(), "damaged") {
+				t.Fatalf("cut to %d bytes: error is %v", size, err)
+			}
+		}
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path)
+}
+
+func TestErrorsOfTheSystemAreNotDamage(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "meta.db"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(filepath.Join(dir, "meta.db"))
+	if err == nil || strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "meta.db") {
+		t.Fatalf("error is %v", err)
+	}
+}
+
 func TestForeignFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meta.db")
 	if err := os.WriteFile(path, []byte("server.properties, perhaps"), 0o600); err != nil {
