@@ -85,29 +85,6 @@ type Conn struct {
 	ring     rings // io_uring: what is in flight
 }
 
-// rings is what io_uring has in flight for a connection, and what it brought
-// while the connection may not receive.
-type rings struct {
-	// receiving is the kind of receive that is armed, zero if none.
-	receiving uint8
-	// cancelled says that it was asked to end.
-	cancelled bool
-	// polling says that a poll for output is armed.
-	polling bool
-	// starved says that it waits for a provided buffer.
-	starved bool
-	// pending is input that came after the connection was stopped, in order;
-	// ended is what came behind it, if the stream is over.
-	pending []pendingInput
-	ended   error
-}
-
-// pendingInput is part of a provided buffer, which it holds.
-type pendingInput struct {
-	chunk *chunk
-	data  []byte
-}
-
 // Loop is the loop that the connection belongs to.
 func (c *Conn) Loop() *Loop { return c.loop }
 
@@ -225,28 +202,30 @@ func (l *Loop) admit(c *Conn) {
 // mayReceive reports whether more may be read from the connection. A frame
 // that was begun has its memory and is always finished.
 func (c *Conn) mayReceive() bool {
-	if c.ended || !c.mayStart() || c.loop.draining {
-		return false
-	}
-	return c.frame != nil || c.mayBegin()
+	return c.takesInput() && (c.frame != nil || c.hasRoom() && !c.loop.starves(c, (*budget).crowded))
 }
+
+// mayCut reports whether what was received may be given to the frame cutter.
+func (c *Conn) mayCut() bool { return c.takesInput() && (c.frame != nil || c.mayBegin()) }
 
 // mayBegin reports whether another frame may be begun, on a connection that
-// may receive.
-func (c *Conn) mayBegin() bool {
-	if c.waiting >= backlogMax || c.waitingBytes >= backlogBytesMax ||
-		c.unanswered >= unansweredMax || c.held >= heldBytesMax ||
-		c.owed > c.loop.server.config.OutputBytesMax {
-		return false
-	}
-	return !c.loop.starves(c)
+// takes input.
+func (c *Conn) mayBegin() bool { return c.hasRoom() && !c.loop.starves(c, (*budget).exhausted) }
+
+func (c *Conn) takesInput() bool { return !c.ended && c.mayStart() && !c.loop.draining }
+
+// hasRoom reports whether the connection is within its own bounds.
+func (c *Conn) hasRoom() bool {
+	return c.waiting < backlogMax && c.waitingBytes < backlogBytesMax &&
+		c.unanswered < unansweredMax && c.held < heldBytesMax &&
+		c.owed <= c.loop.server.config.OutputBytesMax
 }
 
-// starves reports whether request memory is used up, and if so has c looked
-// at again when there is some.
-func (l *Loop) starves(c *Conn) bool {
+// starves reports whether request memory is short, and if so has c looked at
+// again when there is some.
+func (l *Loop) starves(c *Conn, short func(*budget) bool) bool {
 	b := &l.server.budget
-	if !b.exhausted() {
+	if !short(b) {
 		return false
 	}
 	if !c.isHungry {
@@ -255,7 +234,7 @@ func (l *Loop) starves(c *Conn) bool {
 	}
 	b.starved.Store(true)
 	// Memory released before the mark was set woke nobody.
-	return b.exhausted()
+	return short(b)
 }
 
 // feedTask looks again at the connections stopped for want of memory.
@@ -336,6 +315,7 @@ func (l *Loop) forget(c *Conn) {
 		l.recycle(c.frame)
 		c.frame = nil
 	}
+	c.ring = rings{}
 	l.conns.release(c)
 }
 

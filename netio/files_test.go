@@ -166,7 +166,7 @@ func TestCloseWhileCold(t *testing.T) {
 			evict(t, f)
 			p := dial(t, addr)
 			p.send(numbered(1, 8))
-			h.closedWith(t, i+1)
+			_ = h.closedWith(t, i+1)
 		}
 		s.Close()
 		if owner.n.Load() != 20 {

@@ -62,7 +62,7 @@ func TestMaxConnectionsPerIP(t *testing.T) {
 		other.send(numbered(2, 20))
 		other.want(numbered(2, 20))
 		_ = a.Close()
-		h.closedWith(t, 1)
+		_ = h.closedWith(t, 1)
 		again := dial(t, addr)
 		again.send(numbered(3, 20))
 		again.want(numbered(3, 20))

@@ -361,7 +361,7 @@ func (l *Loop) releaseChunk(ch *chunk) {
 		return
 	}
 	if ch.home != nil {
-		ch.home.returnChunk(ch)
+		ch.home.takeBack()
 		return
 	}
 	if !ch.retired {

@@ -57,13 +57,11 @@ type chunk struct {
 	charged bool
 	// home takes it back instead of the loop's pool, where it has one.
 	home chunkHome
-	// bid is its number in home's ring of provided buffers.
-	bid  uint16
 	next *chunk
 }
 
-// chunkHome is a poller that provides chunks to the kernel.
-type chunkHome interface{ returnChunk(ch *chunk) }
+// chunkHome is the place of a chunk that a poller provides to the kernel.
+type chunkHome interface{ takeBack() }
 
 // freeNode heads a free buffer, in the buffer itself.
 type freeNode struct{ next *freeNode }
@@ -184,14 +182,25 @@ func (a *arena) close() {
 type budget struct {
 	// limit is in bytes; zero is unlimited.
 	limit int64
-	used  atomic.Int64
+	// used is what requests hold.
+	used atomic.Int64
+	// waiting is what was received and is held back uncut. It keeps more from
+	// being received, but not itself from being cut: else the two could wait
+	// for each other.
+	waiting atomic.Int64
 	// starved is set while some loop has connections that wait for memory.
 	starved atomic.Bool
 	// wake tells the loops to look again.
 	wake func()
 }
 
+// exhausted reports whether no frame may be begun.
 func (b *budget) exhausted() bool { return b.limit > 0 && b.used.Load() >= b.limit }
+
+// crowded reports whether nothing that begins a frame may be received.
+func (b *budget) crowded() bool {
+	return b.limit > 0 && b.used.Load()+b.waiting.Load() >= b.limit
+}
 
 func (b *budget) charge(n int) {
 	if b.limit > 0 {
@@ -200,10 +209,22 @@ func (b *budget) charge(n int) {
 }
 
 func (b *budget) release(n int) {
-	if b.limit <= 0 {
-		return
+	if b.limit > 0 && b.used.Add(-int64(n)) < b.limit {
+		b.feed()
 	}
-	if b.used.Add(-int64(n)) < b.limit && b.starved.Load() && b.starved.CompareAndSwap(true, false) {
+}
+
+func (b *budget) hold(n int) { b.waiting.Add(int64(n)) }
+
+func (b *budget) unhold(n int) {
+	b.waiting.Add(-int64(n))
+	if !b.exhausted() {
+		b.feed()
+	}
+}
+
+func (b *budget) feed() {
+	if b.starved.Load() && b.starved.CompareAndSwap(true, false) {
 		b.wake()
 	}
 }

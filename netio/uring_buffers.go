@@ -23,18 +23,25 @@ const (
 )
 
 // provided is a ring of buffers that the kernel receives into. A buffer that
-// was filled stays out of the ring until the last frame in it is released; if
-// that leaves the ring empty, more are made, and those count as request
-// memory, as do the chunks of the other engine.
+// was filled stays out of the ring until all of it was cut and the last frame
+// in it is released, and counts as request memory or as waiting meanwhile; if
+// that leaves the ring empty, more are made.
 type provided struct {
 	poller *uringPoller
 	ring   *giouring.BufAndRing
 	mem    []byte
-	// chunks are all buffers by number, nil where the number is free.
-	chunks []*chunk
+	// places are all buffers by number, nil where the number is free.
+	places []*place
 	free   []uint16
 	// offered counts those in the ring, made all there are.
 	offered, made int
+}
+
+// place is one buffer and its number.
+type place struct {
+	chunk
+	of     *provided
+	number uint16
 }
 
 func (b *provided) init(p *uringPoller) error {
@@ -58,9 +65,9 @@ func (b *provided) init(p *uringPoller) error {
 
 // close unmaps what no request holds; the ring must be gone.
 func (b *provided) close() {
-	for _, ch := range b.chunks {
-		if ch != nil && ch.refs == 0 {
-			unmapMemory(ch.mem)
+	for _, p := range b.places {
+		if p != nil && p.refs == 0 {
+			unmapMemory(p.mem)
 		}
 	}
 	if b.mem != nil {
@@ -71,56 +78,61 @@ func (b *provided) close() {
 
 func (b *provided) empty() bool { return b.offered == 0 }
 
-func (b *provided) make() *chunk {
-	ch := &chunk{mem: mapMemory(receiveBytesMax), home: b.poller}
+func (b *provided) make() *place {
+	p := &place{of: b}
+	p.mem, p.home = mapMemory(receiveBytesMax), p
 	if n := len(b.free); n > 0 {
-		ch.bid = b.free[n-1]
+		p.number = b.free[n-1]
 		b.free = b.free[:n-1]
-		b.chunks[ch.bid] = ch
+		b.places[p.number] = p
 	} else {
-		ch.bid = uint16(len(b.chunks))
-		b.chunks = append(b.chunks, ch)
+		p.number = uint16(len(b.places))
+		b.places = append(b.places, p)
 	}
 	b.made++
-	return ch
+	return p
 }
 
-// offer gives ch to the kernel.
-func (b *provided) offer(ch *chunk) {
-	b.ring.BufRingAdd(uintptr(unsafe.Pointer(unsafe.SliceData(ch.mem))), uint32(len(ch.mem)), ch.bid, bufferRingEntries-1, 0)
+// offer gives p to the kernel.
+func (b *provided) offer(p *place) {
+	b.ring.BufRingAdd(uintptr(unsafe.Pointer(unsafe.SliceData(p.mem))), uint32(len(p.mem)), p.number, bufferRingEntries-1, 0)
 	b.ring.BufRingAdvance(1)
 	b.offered++
 }
 
 // take is the buffer that the kernel filled, with one reference.
-func (b *provided) take(bid uint16) *chunk {
+func (b *provided) take(number uint16) *chunk {
 	b.offered--
-	ch := b.chunks[bid]
-	ch.refs = 1
-	return ch
+	p := b.places[number]
+	p.refs = 1
+	return &p.chunk
 }
 
-// put takes back a buffer that nothing refers to.
-func (b *provided) put(ch *chunk) {
+// takeBack is called when nothing refers to the buffer any more.
+func (p *place) takeBack() {
+	mangle(p.mem)
+	b := p.of
+	if p.charged {
+		p.charged = false
+		b.poller.loop.server.budget.release(len(p.mem))
+	}
 	if b.offered < buffersBase {
-		b.offer(ch)
+		b.offer(p)
 		return
 	}
-	// With as many offered as there were at first, this one was made by grow.
-	b.chunks[ch.bid] = nil
-	b.free = append(b.free, ch.bid)
+	b.places[p.number] = nil
+	b.free = append(b.free, p.number)
 	b.made--
-	b.poller.loop.server.budget.release(len(ch.mem))
-	unmapMemory(ch.mem)
+	unmapMemory(p.mem)
 }
 
-// grow offers more buffers in place of those that requests hold, and reports
+// grow offers more buffers in place of those that are held, and reports
 // whether it could.
 func (b *provided) grow() bool {
 	budget := &b.poller.loop.server.budget
-	if budget.exhausted() {
+	if budget.crowded() {
 		budget.starved.Store(true)
-		if budget.exhausted() {
+		if budget.crowded() {
 			return false
 		}
 	}
@@ -128,9 +140,7 @@ func (b *provided) grow() bool {
 		return false
 	}
 	for range buffersBase / 4 {
-		ch := b.make()
-		budget.charge(len(ch.mem))
-		b.offer(ch)
+		b.offer(b.make())
 	}
 	return true
 }

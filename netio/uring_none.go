@@ -11,3 +11,6 @@ func uringUsable() error { return errNotBuiltIn }
 func setupUring(*Loop) error { return errNotBuiltIn }
 
 func builtInUring() []string { return nil }
+
+// rings is what io_uring keeps for a connection.
+type rings struct{}
