@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sort"
 
@@ -144,6 +145,9 @@ func (h *Handlers) DescribeLogDirs(_ context.Context, req *kmsg.DescribeLogDirsR
 	for _, dir := range h.Replicas.LogDirs() {
 		out := kmsg.NewDescribeLogDirsResponseDir()
 		out.Dir, out.TotalBytes, out.UsableBytes = dir.Path, dir.Total, dir.Usable
+		if path, err := filepath.Abs(dir.Path); err == nil {
+			out.Dir = path
+		}
 		if dir.Err != nil {
 			h.Logger.Warn("log directory is offline", "dir", dir.Path, "error", dir.Err)
 			out.ErrorCode, out.TotalBytes, out.UsableBytes = kerr.KafkaStorageError.Code, -1, -1

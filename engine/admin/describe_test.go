@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -197,6 +198,15 @@ func TestDescribeLogDirs(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDescribeLogDirsAbsolute(t *testing.T) {
+	c := newCluster(t)
+	c.dirs = []meta.LogDir{{Path: "data"}}
+	resp := c.DescribeLogDirs(context.Background(), kmsg.NewPtrDescribeLogDirsRequest(), client)
+	if dir := resp.Dirs[0].Dir; !filepath.IsAbs(dir) || filepath.Base(dir) != "data" {
+		t.Errorf("directory %s", dir)
+	}
 }
 
 func TestDeleteRecords(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/posthouse/posthouse/storage/record"
@@ -216,6 +217,44 @@ func TestMetadataAutoCreate(t *testing.T) {
 		t.Errorf("the broker says no: %s", got)
 	}
 	c.expectCalls()
+}
+
+// TestMetadataAutoCreateCrowd lets many clients ask for one topic at once: the
+// controller is asked once, and nobody waits for another's creation.
+func TestMetadataAutoCreateCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		slow := &slowController{cluster: c, release: make(chan struct{})}
+		c.Handlers.Controller = slow
+		answers := make(chan string, 20)
+		for range cap(answers) {
+			go func() {
+				answers <- brief(c.Metadata(context.Background(), metadataRequest(12, true, "new"), client))
+			}()
+		}
+		synctest.Wait()
+		if n := len(answers); n != cap(answers)-1 {
+			t.Errorf("%d of %d have their answer while one creates the topic", n, cap(answers))
+		}
+		close(slow.release)
+		for range cap(answers) {
+			if got := <-answers; got != "new:3" {
+				t.Errorf("got %s", got)
+			}
+		}
+		c.expectCalls("create new 1 1 map[] map[] false")
+	})
+}
+
+// slowController creates nothing before it is released.
+type slowController struct {
+	*cluster
+	release chan struct{}
+}
+
+func (s *slowController) CreateTopics(ctx context.Context, specs []meta.TopicSpec, validateOnly bool) []meta.TopicResult {
+	<-s.release
+	return s.cluster.CreateTopics(ctx, specs, validateOnly)
 }
 
 // TestMetadataLarge describes 10,000 partitions in every version's encoding.
