@@ -26,6 +26,24 @@ const sweepIntervalMs = 50
 // epoch first, so that a client that saw records which are gone now notices
 // (KIP-320). progress, which may be nil, hears of loaded logs.
 func (m *Manager) Start(ctx context.Context, image *meta.Image, progress func(done, total int)) error {
+	m.mu.Lock()
+	stopped := m.stopped
+	m.starting = !stopped
+	m.mu.Unlock()
+	if stopped {
+		return ErrStopped
+	}
+	defer func() {
+		m.mu.Lock()
+		m.starting = false
+		m.mu.Unlock()
+		m.notify()
+	}()
+	return m.load(ctx, image, progress)
+}
+
+// load is Start proper.
+func (m *Manager) load(ctx context.Context, image *meta.Image, progress func(done, total int)) error {
 	found, err := m.cfg.Storage.Scan()
 	if err != nil {
 		return fmt.Errorf("replication: scanning log directories: %w", err)

@@ -67,6 +67,7 @@ type Manager struct {
 	mu        sync.Mutex // guards what follows; never held across I/O
 	image     *meta.Image
 	broker    *config.Broker // under image
+	starting  bool           // Start is at work
 	started   bool
 	stopped   bool
 	jobs      []*job
@@ -75,6 +76,7 @@ type Manager struct {
 	recovered []record.TopicPartition
 
 	checkpointing atomic.Bool
+	checkpointed  atomic.Uint64 // fingerprint of what the checkpoints hold
 	nextTickMs    atomic.Int64
 }
 
@@ -180,19 +182,43 @@ func (m *Manager) Tick() {
 		m.mu.Lock()
 		live := m.started && !m.stopped
 		m.mu.Unlock()
-		if !live {
-			return
-		}
-		m.cfg.Storage.Tick()
-		if err := m.cfg.Storage.Checkpoint(); err != nil {
-			m.cfg.Logger.Error("checkpoint failed", "err", err)
+		if live {
+			m.upkeep()
 		}
 	})
 }
 
-// Close stops all partitions, waits for the job at work, flushes and closes
-// the logs. The caller has stopped what appends and reads. A second call
-// returns ErrStopped.
+// upkeep is one Tick's work. A node on which nothing moves writes nothing, so
+// that an idle disk may sleep.
+func (m *Manager) upkeep() {
+	m.cfg.Storage.Tick()
+	moved := m.fingerprint()
+	if moved == m.checkpointed.Load() {
+		return
+	}
+	if err := m.cfg.Storage.Checkpoint(); err != nil {
+		m.cfg.Logger.Error("checkpoint failed", "err", err)
+		return
+	}
+	// A flush inside the checkpoint moves recovery points: one more follows.
+	m.checkpointed.Store(moved)
+}
+
+// fingerprint changes, all but surely, with every offset that the checkpoints
+// hold.
+func (m *Manager) fingerprint() uint64 {
+	sum := uint64(1)
+	for _, log := range m.cfg.Storage.Logs() {
+		for _, o := range [...]record.Offset{log.StartOffset(), log.RecoveryPoint(), log.HighWatermark(), log.EndOffset()} {
+			sum = sum*0x9e3779b97f4a7c15 + uint64(o) + 1
+		}
+	}
+	return sum
+}
+
+// Close stops all partitions, waits for the job at work and for a Start (end
+// its context first), flushes and closes the logs. The caller has stopped what
+// appends and reads. A second call returns ErrStopped.
 func (m *Manager) Close(ctx context.Context, progress func(done, total int)) error {
 	m.mu.Lock()
 	if m.stopped {
@@ -205,7 +231,7 @@ func (m *Manager) Close(ctx context.Context, progress func(done, total int)) err
 	err := m.await(ctx, func() (bool, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return !m.running, nil
+		return !m.running && !m.starting, nil
 	})
 	if err != nil {
 		return fmt.Errorf("replication: waiting for directory changes: %w", err)

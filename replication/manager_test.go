@@ -390,6 +390,28 @@ func TestLogDirsAndTick(t *testing.T) {
 	if err != nil || !strings.Contains(string(data), "a 1 1\n") {
 		t.Fatalf("checkpoint %q, %v", data, err)
 	}
+	// Nothing moves, nothing is written.
+	writes := 0
+	n.fs.SetHook(func(c vfs.Call) error {
+		if c.Op == vfs.OpWrite {
+			writes++
+		}
+		return nil
+	})
+	tick := func() {
+		n.clock.advance(10_000)
+		n.manager.Tick()
+		n.exec.drain()
+	}
+	tick()
+	if writes != 0 {
+		t.Fatalf("%d writes on an idle node", writes)
+	}
+	appendOne(t, n.get("b", 0), batchOf(t, baseTime, 1, "x"), 1)
+	writes = 0
+	if tick(); writes == 0 {
+		t.Fatal("no checkpoint after an append")
+	}
 }
 
 func TestClose(t *testing.T) {

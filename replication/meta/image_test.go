@@ -226,6 +226,19 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
+// BenchmarkLoad is the start of a broker with 10,000 topics.
+func BenchmarkLoad(b *testing.B) {
+	ev := meta.Event{}
+	for i := range 10000 {
+		ev.Changes = append(ev.Changes, topicChange(fmt.Sprintf("topic-%d", i)))
+	}
+	for b.Loop() {
+		if _, err := meta.EmptyImage().Apply(ev); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func topicChange(name string) meta.Change {
 	v := &meta.TopicValue{ID: record.NewTopicID().String(), Partitions: []meta.AssignmentValue{{Replicas: []int32{1}}}}
 	return meta.Change{Entry: meta.Entry{Key: meta.KeyTopic(name), Value: meta.Encode(v), Version: 1}}
