@@ -157,6 +157,13 @@ func find(list []*segment, o record.Offset) int {
 	return lo - 1
 }
 
+// SameSegment says whether one segment holds all of [from, end): a read at from
+// is then never cut by the end of a segment. Lock-free.
+func (l *Log) SameSegment(from, end record.Offset) bool {
+	list := l.list()
+	return find(list, from) == find(list, max(from, end-1))
+}
+
 // nextBase is where the segment after list[i] begins, or the log's end.
 func (l *Log) nextBase(list []*segment, i int) record.Offset {
 	if i+1 < len(list) {

@@ -140,15 +140,16 @@ func (m *Manager) openDir(path string) (d *logDir, err error) {
 	if err := makeDurable(fsys, path); err != nil {
 		return nil, err
 	}
-	d = &logDir{path: path, stale: map[record.TopicPartition]bool{}}
-	if d.lock, err = fsys.Lock(join(path, lockName)); err != nil {
+	lock, err := fsys.Lock(join(path, lockName))
+	if err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.lock.Close())
+			err = errors.Join(err, lock.Close())
 		}
 	}()
+	d = &logDir{path: path, lock: lock, stale: map[record.TopicPartition]bool{}}
 	if err := m.identify(d); err != nil {
 		return nil, err
 	}
