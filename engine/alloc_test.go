@@ -159,21 +159,20 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Log("the race detector allocates; the figures are for the plain build")
 	}
-	for _, loops := range []int{1, 2} {
-		b := startBroker(t, brokerOptions{loops: loops})
+	onEveryEngine(t, func(t *testing.T, o brokerOptions) {
+		b := startBroker(t, o)
 		for topic, partitions := range map[string]int32{"t": 2, "empty": 1, "parked": 1} {
 			b.createTopic(topic, partitions, nil)
 		}
 		b.dial().produce("t", 0, "some record")
 		for _, name := range hotRequests {
-			rounds := 1000
-			got := allocations(rounds, hotRequest(t, b, name))
-			t.Logf("%d loops: %s: %.3f allocations", loops, name, got)
+			got := allocations(1000, hotRequest(t, b, name))
+			t.Logf("%s: %.3f allocations", name, got)
 			if got > allocationsMax && !raceEnabled {
-				t.Errorf("%d loops: %s allocates %.2f times a request", loops, name, got)
+				t.Errorf("%s allocates %.2f times a request", name, got)
 			}
 		}
-	}
+	})
 }
 
 // BenchmarkRequest times whole round trips over loopback, and fails if they

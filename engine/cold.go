@@ -23,7 +23,6 @@ type coldOp struct {
 	answer
 	engine *Engine
 	api    *API
-	body   []byte // of the frame
 	client admin.Client
 
 	out    []byte // header and body of the answer

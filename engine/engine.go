@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 
 	"github.com/posthouse/posthouse/engine/admin"
@@ -61,9 +61,6 @@ type Engine struct {
 	// ctx ends when the engine is closed; cold requests carry it.
 	ctx    context.Context
 	cancel context.CancelFunc
-
-	mu    sync.Mutex // guards loops' growth
-	loops []*loop    // by index
 }
 
 // New returns an engine ready to be given to netio.NewServer.
@@ -120,9 +117,6 @@ func (e *Engine) loopOf(l *netio.Loop) *loop {
 	}
 	lp := newLoop(e, l)
 	l.State = lp
-	e.mu.Lock()
-	e.loops = append(e.loops, lp)
-	e.mu.Unlock()
 	return lp
 }
 
@@ -218,7 +212,7 @@ func (lp *loop) recoverHandler(r *netio.Request) {
 		lp.engine.logPanic(r, v)
 		if lp.call.taken {
 			// Where the request stands is not known: its memory is the price.
-			r.Conn().Close(errPanic)
+			lp.call.conn.net.Close(errPanic)
 			return
 		}
 		r.Fail(errPanic)
@@ -229,7 +223,9 @@ func (lp *loop) recoverHandler(r *netio.Request) {
 func (lp *loop) recoverPanic(r *netio.Request) {
 	if v := recover(); v != nil {
 		lp.engine.logPanic(r, v)
-		r.Conn().Close(errPanic)
+		if c := r.Conn(); c != nil { // nil if it was answered
+			c.Close(errPanic)
+		}
 	}
 }
 
@@ -237,7 +233,11 @@ var errPanic = errors.New("engine: a request handler panicked")
 
 // logPanic logs a panic with its stack.
 func (e *Engine) logPanic(r *netio.Request, v any) {
-	e.log.Error("panic in a request handler", "peer", r.Conn().RemoteAddr(), "panic", v, "stack", string(debug.Stack()))
+	var peer netip.AddrPort
+	if c := r.Conn(); c != nil {
+		peer = c.RemoteAddr()
+	}
+	e.log.Error("panic in a request handler", "peer", peer, "panic", v, "stack", string(debug.Stack()))
 }
 
 // fail closes the connection, once earlier replies are out, for a fault of the

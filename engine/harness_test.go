@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +46,9 @@ type testBroker struct {
 	engine  *Engine
 	server  *netio.Server
 	files   *vfs.Mem // with memory
+	// shown is the image that the engine and the replicas see instead of the
+	// controller's, once show has set it.
+	shown atomic.Pointer[meta.Image]
 }
 
 // testNode is the node id of test brokers.
@@ -92,7 +98,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 	})
 	b.control.Subscribe(b.manager.Apply)
 	b.engine = New(Config{
-		NodeID: testNode, Replicas: b.manager, Image: b.control.Image, AllocateProducerIDs: b.control.AllocateProducerIDs,
+		NodeID: testNode, Replicas: b.manager, Image: b.image, AllocateProducerIDs: b.control.AllocateProducerIDs,
 		Workers: workers, Logger: logger,
 		Admin: admin.New(admin.Config{
 			NodeID: testNode, Broker: func() *config.Broker { return broker }, Image: b.control.Image,
@@ -144,6 +150,36 @@ func (b *testBroker) createTopic(name string, partitions int32, configs map[stri
 		b.Fatalf("topic %s: %v", name, err)
 	}
 	return b.control.Image().Topics[name].ID
+}
+
+func (b *testBroker) image() *meta.Image {
+	if im := b.shown.Load(); im != nil {
+		return im
+	}
+	return b.control.Image()
+}
+
+// show makes the engine and the replicas see the cluster with one partition
+// changed, and waits until the replicas have taken it on.
+func (b *testBroker) show(tp record.TopicPartition, change func(*meta.Image, *meta.Partition)) {
+	b.Helper()
+	old := b.image()
+	next := *old
+	next.Revision++
+	topic := *old.Topics[tp.Topic]
+	topic.Partitions = slices.Clone(topic.Partitions)
+	p := &topic.Partitions[tp.Partition]
+	p.PartitionEpoch++
+	change(&next, p)
+	next.Topics, next.TopicsByID = maps.Clone(old.Topics), maps.Clone(old.TopicsByID)
+	next.Topics[tp.Topic], next.TopicsByID[topic.ID] = &topic, &topic
+	b.shown.Store(&next)
+	b.manager.Apply(old, &next)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := b.manager.Settle(ctx); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // deleteTopic deletes a topic and waits until it is gone.

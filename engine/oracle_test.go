@@ -373,7 +373,7 @@ var questions = []question{
 	initializing("empty id", func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = kmsg.StringPtr("") }),
 	initializing("id alone", func(r *kmsg.InitProducerIDRequest) { r.ProducerID = 4 }),
 	initializing("id and epoch", func(r *kmsg.InitProducerIDRequest) { r.ProducerID, r.ProducerEpoch = 4, 4 }),
-	endOfEpoch("current", 0, -1), endOfEpoch("future", 7, -1), endOfEpoch("none", -1, -1), endOfEpoch("newer leader", 0, 7), endOfEpoch("below", -5, -1),
+	endOfEpoch("current", 0, -1), endOfEpoch("future", 7, -1), endOfEpoch("none", -1, -1), endOfEpoch("newer leader", 0, 7),
 
 	raw("unknown key", 200, 0), raw("version too new", 0, 50), raw("version too old", 0, 2), raw("cut", 0, 9, 0, 0),
 	raw("cut api versions", 18, 3, 1), raw("api versions of the future, any body", 18, 90, 1, 2, 3),

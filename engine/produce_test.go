@@ -271,20 +271,10 @@ func TestProduceOrderAcrossWorker(t *testing.T) {
 	})
 }
 
-// withISR is the broker's image with another in-sync set of a partition.
-func (b *testBroker) withISR(tp record.TopicPartition, isr ...int32) *meta.Image {
-	old := b.control.Image()
-	next := *old
-	next.Revision += 1000
-	topic := *old.Topics[tp.Topic]
-	topic.Partitions = append([]meta.Partition{}, topic.Partitions...)
-	p := &topic.Partitions[tp.Partition]
-	p.Replicas, p.ISR = []int32{testNode, 2}, isr
-	p.PartitionEpoch += int32(10 - len(isr))
-	next.Topics = map[string]*meta.Topic{tp.Topic: &topic}
-	next.TopicsByID = map[record.TopicID]*meta.Topic{topic.ID: &topic}
-	next.Names = []string{tp.Topic}
-	return &next
+// setISR gives a partition a second replica and an in-sync set.
+func (b *testBroker) setISR(tp record.TopicPartition, isr ...int32) {
+	b.Helper()
+	b.show(tp, func(_ *meta.Image, p *meta.Partition) { p.Replicas, p.ISR = []int32{testNode, 2}, isr })
 }
 
 // TestProduceWaitsForTheISR has a second replica that never fetches.
@@ -292,14 +282,8 @@ func TestProduceWaitsForTheISR(t *testing.T) {
 	b := startBroker(t, brokerOptions{loops: 2})
 	b.createTopic("t", 1, nil)
 	tp := record.TopicPartition{Topic: "t"}
-	b.manager.Apply(b.control.Image(), b.withISR(tp, testNode, 2))
+	b.setISR(tp, testNode, 2)
 	p := b.manager.Lookup([]byte("t"), 0)
-	for deadline := time.Now().Add(clientTimeout); len(p.ISR()) != 2; {
-		if time.Now().After(deadline) {
-			t.Fatal("the image is not applied")
-		}
-		time.Sleep(time.Millisecond)
-	}
 	c := b.dial()
 	req := produceTo(9, -1, "t", 0, batchOf("a"))
 	req.TimeoutMillis = 100
@@ -322,7 +306,7 @@ func TestProduceWaitsForTheISR(t *testing.T) {
 		t.Fatalf("log end %d", leo)
 	}
 	// The second replica leaves the ISR: what waits is acknowledged.
-	b.manager.Apply(b.control.Image(), b.withISR(tp, testNode))
+	b.setISR(tp, testNode)
 	if p := c.receive(req).(*kmsg.ProduceResponse).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.BaseOffset != 1 {
 		t.Fatalf("%+v", p)
 	}
@@ -335,11 +319,8 @@ func TestProduceWaitsForTheISR(t *testing.T) {
 func TestProduceParkedConnectionCloses(t *testing.T) {
 	b := startBroker(t, brokerOptions{})
 	b.createTopic("t", 1, nil)
-	b.manager.Apply(b.control.Image(), b.withISR(record.TopicPartition{Topic: "t"}, testNode, 2))
+	b.setISR(record.TopicPartition{Topic: "t"}, testNode, 2)
 	p := b.manager.Lookup([]byte("t"), 0)
-	for deadline := time.Now().Add(clientTimeout); len(p.ISR()) != 2 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
 	c := b.dial()
 	c.send(produceTo(9, -1, "t", 0, batchOf("a")))
 	for deadline := time.Now().Add(clientTimeout); p.Offsets().LEO == 0 && time.Now().Before(deadline); {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/posthouse/posthouse/storage/record"
 	"github.com/posthouse/posthouse/storage/vfs"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -210,4 +212,60 @@ func TestLongPollNoLostWakeups(t *testing.T) {
 	if d := time.Since(begin); d > time.Duration(rounds)*20*time.Millisecond {
 		t.Errorf("%d rounds took %v: wake-ups are late", rounds, d)
 	}
+}
+
+// TestConnectionsComeAndGo breaks connections off in the middle of everything:
+// parked fetches and produces, batches with a worker, cold requests. Nothing
+// stays behind, and the partition serves on.
+func TestConnectionsComeAndGo(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, o brokerOptions) {
+		b := startBroker(t, o)
+		b.createTopic("t", 1, nil)
+		b.createTopic("gzip", 1, map[string]string{"compression.type": "gzip"})
+		b.createTopic("waits", 1, nil)
+		b.setISR(record.TopicPartition{Topic: "waits"}, testNode, 2)
+		rounds := 60
+		if testing.Short() {
+			rounds = 20
+		}
+		var done sync.WaitGroup
+		for n := range 4 {
+			done.Go(func() {
+				for round := range rounds {
+					conn, err := net.Dial("tcp", b.addr)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					c := &client{TB: b, net: conn}
+					var frames []byte
+					for i := range 6 {
+						switch (n + round + i) % 6 {
+						case 0:
+							frames = append(frames, c.frame(produceTo(9, 1, "t", 0, batchOf("v")))...)
+						case 1:
+							frames = append(frames, c.frame(produceTo(9, -1, "gzip", 0, batchOf("v")))...)
+						case 2:
+							frames = append(frames, c.frame(produceTo(9, -1, "waits", 0, batchOf("v")))...)
+						case 3:
+							frames = append(frames, c.frame(kmsg.NewPtrMetadataRequest())...)
+						case 4:
+							frames = append(frames, c.frame(fetchFrom(11, "t", 0, 0, 10))...)
+						case 5:
+							frames = append(frames, c.frame(fetchFrom(11, "waits", 0, 0, 60_000))...)
+						}
+					}
+					conn.Write(frames)
+					if round%3 == 0 {
+						c.receiveRaw(20 * time.Millisecond)
+					}
+					conn.(*net.TCPConn).SetLinger(0)
+					conn.Close()
+				}
+			})
+		}
+		done.Wait()
+		b.parked(0)
+		b.dial().produce("t", 0, "still here")
+	})
 }
