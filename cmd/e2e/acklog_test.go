@@ -52,6 +52,8 @@ func startLoad(t *testing.T, addr, topic string, idempotent bool) *load {
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(2000),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.MetadataMinAge(50 * time.Millisecond), kgo.DialTimeout(time.Second),
+		// A kill between a connection and its first answer looks like a missing login.
+		kgo.AlwaysRetryEOF(),
 	}
 	if idempotent {
 		// A broker that has lost what it acknowledged must not be forgiven by a
