@@ -288,23 +288,33 @@ func (c *change) apply(current map[string]string, define func(string) *config.De
 }
 
 // alterList adds the elements of change that list has not, or takes each out
-// once.
+// once. Empty elements count for nothing. Both may be as long as a request.
 func alterList(list, change string, add bool) string {
 	var elements []string
+	times := make(map[string]int) // in elements
 	for s := range strings.SplitSeq(list, ",") {
 		if s != "" {
 			elements = append(elements, s)
+			times[s]++
 		}
 	}
+	if add {
+		for s := range strings.SplitSeq(change, ",") {
+			if s != "" && times[s] == 0 {
+				elements = append(elements, s)
+				times[s]++
+			}
+		}
+		return strings.Join(elements, ",")
+	}
+	out := make(map[string]int)
 	for s := range strings.SplitSeq(change, ",") {
-		i := slices.Index(elements, s)
-		switch {
-		case add && i < 0:
-			elements = append(elements, s)
-		case !add && i >= 0:
-			elements = slices.Delete(elements, i, i+1)
-		}
+		out[s]++
 	}
+	elements = slices.DeleteFunc(elements, func(s string) bool {
+		out[s]--
+		return out[s] >= 0
+	})
 	return strings.Join(elements, ",")
 }
 

@@ -282,6 +282,33 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 	}
 }
 
+func TestAlterList(t *testing.T) {
+	long := strings.Repeat("a,", 200_000)
+	var unique strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&unique, "%d,", i)
+	}
+	for _, tt := range []struct {
+		list, change string
+		add          bool
+		want         string
+	}{
+		{"a,b", "b,c,c", true, "a,b,c"},
+		{"", "a", true, "a"},
+		{"a,,b", "", true, "a,b"},
+		{"a,b,a,a", "a,a,x", false, "b,a"},
+		{"a", "a", false, ""},
+		{"", "a", false, ""},
+		{"b", long, true, "b,a"},
+		{"", unique.String(), true, strings.TrimSuffix(unique.String(), ",")}, // in less than quadratic time
+		{unique.String(), unique.String(), false, ""},
+	} {
+		if got := alterList(tt.list, tt.change, tt.add); got != tt.want {
+			t.Errorf("%.20q, %.20q: got %.40q, want %.40q", tt.list, tt.change, got, tt.want)
+		}
+	}
+}
+
 func TestAlterManyResources(t *testing.T) {
 	c := newCluster(t)
 	c.topic("a", id(1), 1)

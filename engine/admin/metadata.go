@@ -139,14 +139,22 @@ func (h *Handlers) metadataTopics(ctx context.Context, im *meta.Image, req *kmsg
 }
 
 // autoCreate creates topics with the broker's defaults, each by one caller at a
-// time, and returns the codes of those that cannot be.
+// time, and returns the codes of those that cannot be. It creates no more at
+// once than CreateTopics would.
 func (h *Handlers) autoCreate(ctx context.Context, names []string) map[string]*kerr.Error {
 	var specs []meta.TopicSpec
+	partitions := int64(0)
 	for _, name := range names {
-		if _, busy := h.creating.LoadOrStore(name, nil); busy || name == clusterMetadataTopic {
+		if name == clusterMetadataTopic {
 			continue
 		}
-		specs = append(specs, h.defaultSpec(name))
+		spec := h.defaultSpec(name)
+		if partitions += int64(spec.Partitions); partitions > maxPartitionsPerRequest {
+			break
+		}
+		if _, busy := h.creating.LoadOrStore(name, nil); !busy {
+			specs = append(specs, spec)
+		}
 	}
 	if len(specs) == 0 {
 		return nil

@@ -212,6 +212,11 @@ func TestMetadataAutoCreate(t *testing.T) {
 	if _, busy := c.creating.Load("burnt"); busy {
 		t.Error("a failed creation is still in progress")
 	}
+	c = newCluster(t, "num.partitions=4000")
+	if got := ask(true, "a", "b", "c"); got != "a:3; b:3; c:3" {
+		t.Errorf("more than one request may create: %s", got)
+	}
+	c.expectCalls("create a 4000 1 map[] map[] false", "create b 4000 1 map[] map[] false")
 	c = newCluster(t, "auto.create.topics.enable=false")
 	if got := ask(true, "new"); got != "new:3" {
 		t.Errorf("the broker says no: %s", got)

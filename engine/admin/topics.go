@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,10 +49,12 @@ func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 	var specs []meta.TopicSpec
 	var slots []int
 	var last []string // duplicates, and the topic nobody may create
+	deferred := make(map[string]bool)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		if counts[t.Topic] > 1 || t.Topic == clusterMetadataTopic {
-			if !slices.Contains(last, t.Topic) {
+			if !deferred[t.Topic] {
+				deferred[t.Topic] = true
 				last = append(last, t.Topic)
 			}
 			continue
