@@ -45,7 +45,7 @@ func onDisk(t testing.TB) *Partition {
 	p.prepare(&meta.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}, cfg)
 	log, err := logs.Create(tp, id, cfg.Log)
 	must(err)
-	must(p.open(log))
+	p.open(log)
 	return p
 }
 

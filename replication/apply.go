@@ -142,9 +142,7 @@ func (m *Manager) run(j *job) {
 		}
 	}
 	for _, c := range j.changes {
-		if err := c.p.change(c.part, c.cfg); err != nil {
-			m.cfg.Logger.Error("partition is offline", "partition", c.p.tp.String(), "err", err)
-		}
+		c.p.change(c.part, c.cfg)
 	}
 	if len(j.creates) == 0 {
 		m.ended()
@@ -179,12 +177,10 @@ func (m *Manager) ended() {
 // create makes a partition's directory and opens it.
 func (m *Manager) create(p *Partition) {
 	log, err := m.cfg.Storage.Create(p.tp, p.id, p.Config().Log)
-	if err == nil {
-		err = p.open(log)
-	} else {
-		p.fail(err)
-	}
 	if err != nil {
+		p.fail(err)
 		m.cfg.Logger.Error("partition is offline", "partition", p.tp.String(), "err", err)
+		return
 	}
+	p.open(log)
 }

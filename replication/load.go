@@ -147,9 +147,7 @@ func (l *loader) sweep() {
 			l.behind[p.tp] = epoch + 1
 			return false
 		}
-		if err := p.open(log); err != nil {
-			l.m.cfg.Logger.Error("partition is offline", "partition", p.tp.String(), "err", err)
-		}
+		p.open(log)
 		opened = true
 		return true
 	})
@@ -213,9 +211,7 @@ func (l *loader) raise(ctx context.Context) error {
 		if t == nil || l.behind[p.tp] == 0 || int(p.tp.Partition) >= len(t.Partitions) {
 			continue
 		}
-		if err := p.change(&t.Partitions[p.tp.Partition], p.Config()); err != nil {
-			return err
-		}
+		p.change(&t.Partitions[p.tp.Partition], p.Config())
 	}
 	l.sweep()
 	for _, p := range l.waiting {

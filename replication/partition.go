@@ -196,21 +196,19 @@ func (p *Partition) prepare(part *meta.Partition, cfg *TopicConfig) {
 }
 
 // open gives the partition its log and starts to serve. Worker context.
-func (p *Partition) open(log *storage.Log) error {
-	var err error
+func (p *Partition) open(log *storage.Log) {
 	p.exclusive(func() {
 		old := p.view.Load()
 		if old.state == deleted || old.state == ready {
 			return
 		}
 		next := *old
-		next.state, next.log = ready, log
+		next.state, next.log, next.err = ready, log, nil
 		start := log.StartOffset()
 		hw := min(max(log.CheckpointedHighWatermark(), start), log.EndOffset())
 		p.offsets.set(Offsets{LogStart: start, LSO: start, HW: hw, LEO: log.EndOffset()})
-		err = p.install(old, &next)
+		p.install(old, &next)
 	})
-	return err
 }
 
 // fail takes the replica offline: its log could not be opened.
@@ -228,8 +226,7 @@ func (p *Partition) fail(cause error) {
 
 // change applies what the cluster says now: leadership, ISR, configs. An older
 // state than the one at hand is passed over. Worker context.
-func (p *Partition) change(part *meta.Partition, cfg *TopicConfig) error {
-	var err error
+func (p *Partition) change(part *meta.Partition, cfg *TopicConfig) {
 	p.exclusive(func() {
 		old := p.view.Load()
 		if old.state == deleted || part.LeaderEpoch < old.leaderEpoch ||
@@ -238,28 +235,23 @@ func (p *Partition) change(part *meta.Partition, cfg *TopicConfig) error {
 		}
 		next := *old
 		next.describe(p.nodeID, part, cfg)
-		err = p.install(old, &next)
+		p.install(old, &next)
 	})
-	return err
 }
 
-// install makes next the view. The combiner is held. A new leadership is
-// written to the leader epoch checkpoint before anything is appended under it.
-func (p *Partition) install(old, next *view) error {
+// install makes next the view. The combiner is held.
+//
+// A new leadership is not written to the leader epoch checkpoint here, as Kafka
+// does: the first append under it does that in the log, and until then
+// endOffsetForEpoch answers as if it were there. After an unclean stop a node
+// would otherwise sync one small file for each of its partitions.
+func (p *Partition) install(old, next *view) {
 	if next.state == ready {
 		if next.config != old.config || old.log == nil {
 			next.log.SetConfig(next.config.Log)
 		}
 		if next.isLeader && (old.log == nil || !old.isLeader || old.leaderEpoch != next.leaderEpoch) {
 			next.epochStart = next.log.EndOffset()
-			if next.log.LatestEpoch() < next.leaderEpoch {
-				if err := next.log.AssignEpoch(next.leaderEpoch, next.epochStart); err != nil {
-					next.state, next.log, next.err = failed, nil, err
-					p.view.Store(next)
-					p.wake()
-					return err
-				}
-			}
 		}
 	}
 	p.view.Store(next)
@@ -267,7 +259,6 @@ func (p *Partition) install(old, next *view) error {
 		p.publish(next)
 	}
 	p.wake()
-	return nil
 }
 
 // stop lets the log go before it is closed: clients are sent elsewhere.

@@ -88,8 +88,8 @@ func (p *Partition) diverges(v *view, r *ReadParams, res *ReadResult) error {
 // ends: the start of the next one, or the LEO. NoLeaderEpoch and -1 when the
 // log knows of none, or epoch is above all that it knows.
 func (v *view) endOffsetForEpoch(epoch record.LeaderEpoch, leo record.Offset) (record.LeaderEpoch, record.Offset) {
-	if epoch == v.log.LatestEpoch() && epoch != record.NoLeaderEpoch {
-		return epoch, leo // the common case, without a lock in the log
+	if epoch == v.leaderEpoch && v.isLeader {
+		return epoch, leo // the common case; its log may hold nothing of the epoch yet
 	}
 	return v.log.EndOffsetForEpoch(epoch)
 }
