@@ -65,6 +65,8 @@ func (op *fetchOp) look(part *fetchPart) bool {
 	switch {
 	case part.offset > end:
 		return true // the log was cut, or this reader knows more than we do
+	case part.offset < end && op.minBytes > 1 && rolled(p, part.offset, end):
+		return true // case F: one read can no longer give all that there is
 	case end == part.seen:
 		return op.available >= int64(op.minBytes)
 	case op.minBytes <= 1:
@@ -85,6 +87,12 @@ func (op *fetchOp) look(part *fetchPart) bool {
 	n := res.Span.Length()
 	res.Span.Release()
 	return op.counted(part, min(n, int64(part.maxBytes)))
+}
+
+// rolled says that [from, end) is spread over segments, or gone.
+func rolled(p *replication.Partition, from, end record.Offset) bool {
+	log := p.Log()
+	return log == nil || !log.SameSegment(from, end)
 }
 
 // counted notes what a partition has to give and reports whether all together

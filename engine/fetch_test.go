@@ -225,6 +225,31 @@ func TestFetchMinBytes(t *testing.T) {
 	}
 }
 
+// TestFetchMinBytesBehindARoll: what is there at the end of a segment is sent
+// when the log goes on in another (DelayedFetch, case F).
+func TestFetchMinBytesBehindARoll(t *testing.T) {
+	b := startBroker(t, brokerOptions{})
+	b.createTopic("t", 1, nil)
+	consumer, producer := b.dial(), b.dial()
+	producer.produce("t", 0, "old segment")
+	req := fetchFrom(11, "t", 0, 0, 60_000)
+	req.MinBytes = 1 << 19
+	consumer.send(req)
+	b.parked(1)
+	if err := b.manager.Lookup([]byte("t"), 0).Log().Roll(); err != nil {
+		t.Fatal(err)
+	}
+	producer.produce("t", 0, "new segment")
+	p := consumer.onlyPartition(consumer.receive(req).(*kmsg.FetchResponse))
+	if got := valuesOf(t, p.RecordBatches); len(got) == 0 || got[0] != "old segment" {
+		t.Fatalf("%q", got)
+	}
+	// So it is when the roll was there before.
+	if p := consumer.fetched(req); len(valuesOf(t, p.RecordBatches)) == 0 {
+		t.Fatalf("%+v", p)
+	}
+}
+
 // TestFetchLimits has the first-batch rule (KIP-74) and the limits of later
 // partitions.
 func TestFetchLimits(t *testing.T) {
