@@ -77,6 +77,7 @@ type Manager struct {
 
 	checkpointing atomic.Bool
 	checkpointed  atomic.Uint64 // fingerprint of what the checkpoints hold
+	checkpointErr string        // why the last one failed; guarded by checkpointing
 	nextTickMs    atomic.Int64
 }
 
@@ -197,8 +198,16 @@ func (m *Manager) upkeep() {
 		return
 	}
 	if err := m.cfg.Storage.Checkpoint(); err != nil {
-		m.cfg.Logger.Error("checkpoint failed", "err", err)
+		// A full disk says so each time: once in the log is enough.
+		if text := err.Error(); text != m.checkpointErr {
+			m.checkpointErr = text
+			m.cfg.Logger.Error("checkpoint failed, it is tried again", "err", err)
+		}
 		return
+	}
+	if m.checkpointErr != "" {
+		m.checkpointErr = ""
+		m.cfg.Logger.Info("checkpoint is written again")
 	}
 	// A flush inside the checkpoint moves recovery points: one more follows.
 	m.checkpointed.Store(moved)
