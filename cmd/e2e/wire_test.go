@@ -160,10 +160,8 @@ func endOffset(t *testing.T, addr, topic string, partition int32) int64 {
 	return offset
 }
 
-// produceBatch writes one prebuilt batch with acks=all and returns its base
-// offset.
-func produceBatch(t *testing.T, addr, topic string, partition int32, batch []byte) int64 {
-	t.Helper()
+// produceRequest holds one prebuilt batch, acks=all.
+func produceRequest(topic string, partition int32, batch []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
 	req.Version = 9
 	req.Acks, req.TimeoutMillis = -1, 10_000
@@ -173,6 +171,14 @@ func produceBatch(t *testing.T, addr, topic string, partition int32, batch []byt
 	rp.Partition, rp.Records = partition, batch
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+// produceBatch writes one prebuilt batch with acks=all and returns its base
+// offset.
+func produceBatch(t *testing.T, addr, topic string, partition int32, batch []byte) int64 {
+	t.Helper()
+	req := produceRequest(topic, partition, batch)
 	var base int64
 	retry(t, fmt.Sprintf("produce to %s-%d", topic, partition), func() int16 {
 		answer := mustAsk(t, addr, req).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
