@@ -203,7 +203,7 @@ func (b *Broker) wire() {
 		Logger:               b.logger,
 		Broker:               b.effective.under,
 		Epochs:               b.controller,
-		CheckpointIntervalMs: b.static.HighWatermarkIntervalMs,
+		CheckpointIntervalMs: b.static.CheckpointIntervalMs(),
 	})
 	b.controller.Subscribe(b.replicas.Apply)
 	b.engine = engine.New(engine.Config{
