@@ -47,6 +47,10 @@ var imports = map[string][]string{
 		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin",
 	}, level0...),
 
+	// Measuring: the client's side of the network, and what it measured.
+	"results/hdr": nil,
+	"loadgen":     {"netio", "netio/wire", "storage/record", "results", "results/hdr"},
+
 	"bench":            anything,
 	"bench/speedcheck": anything,
 	"cmd/broker":       anything,
