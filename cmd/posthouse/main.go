@@ -13,10 +13,20 @@ import (
 
 func main() {
 	if err := newRoot().Execute(); err != nil {
-		// One line, also where several things went wrong.
-		fmt.Fprintln(os.Stderr, "posthouse:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintln(os.Stderr, "posthouse:", oneLine(err))
 		os.Exit(1)
 	}
+}
+
+// oneLine is an error's text on one line, also where several things went wrong.
+func oneLine(err error) string {
+	var parts []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 func newRoot() *cobra.Command {

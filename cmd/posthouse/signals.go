@@ -6,7 +6,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how soon after the first a second signal counts as the same
+// one: timeout(1) and process managers signal the process and then its group,
+// and two presses of Ctrl-C are further apart.
+const sameSignal = 200 * time.Millisecond
 
 // untilSignal returns a context that ends with the first signal to stop. The
 // second one ends the process, whatever it is at. release undoes it.
@@ -24,15 +30,19 @@ func untilSignal(parent context.Context, logger *slog.Logger) (ctx context.Conte
 	signal.Ignore(syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
-		for first := true; ; first = false {
+		var first time.Time
+		for {
 			select {
 			case s := <-signals:
-				if !first {
+				switch {
+				case first.IsZero():
+					first = time.Now()
+					logger.Info("stopping", "signal", s.String())
+					cancel()
+				case time.Since(first) > sameSignal:
 					logger.Error("second signal: stopping at once, the next start will recover", "signal", s.String())
 					os.Exit(1)
 				}
-				logger.Info("stopping", "signal", s.String())
-				cancel()
 			case <-done:
 				return
 			}
