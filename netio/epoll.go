@@ -2,6 +2,7 @@ package netio
 
 import (
 	"io"
+	"math"
 	"time"
 	"unsafe"
 
@@ -42,7 +43,10 @@ type epollPoller struct {
 	wakeFD int
 	// busy says that the last wait found something, so the next one is tried
 	// without sleeping, as a raw call.
-	busy   bool
+	busy bool
+	// coarse says that sleeps are in milliseconds.
+	coarse bool
+	limit  unix.Timespec
 	events [epollEventsMax]unix.EpollEvent
 }
 
@@ -137,14 +141,8 @@ func (p *epollPoller) wait(d time.Duration) error {
 	}
 	p.busy = n > 0
 	if n == 0 && d != 0 {
-		ms := -1
-		if d > 0 {
-			ms = int(min((d+time.Millisecond-1)/time.Millisecond, 1<<30))
-		}
 		var err error
-		if n, err = unix.EpollWait(p.fd, p.events[:], ms); err == unix.EINTR {
-			n = 0
-		} else if err != nil {
+		if n, err = p.sleep(d); err != nil && err != unix.EINTR {
 			return err
 		}
 		p.busy = n > 0
@@ -157,6 +155,33 @@ func (p *epollPoller) wait(d time.Duration) error {
 		p.dispatch(&p.events[i])
 	}
 	return nil
+}
+
+// sleep waits to the nanosecond where the kernel can (Linux 5.11): rounding up
+// to milliseconds would make every timer of a quiet loop late.
+func (p *epollPoller) sleep(d time.Duration) (int, error) {
+	if d < 0 || p.coarse {
+		return unix.EpollWait(p.fd, p.events[:], milliseconds(d))
+	}
+	p.limit = unix.NsecToTimespec(int64(d))
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),
+		epollEventsMax, uintptr(unsafe.Pointer(&p.limit)), 0, 0)
+	switch errno {
+	case 0:
+		return int(n), nil
+	case unix.ENOSYS, unix.EPERM: // EPERM where a filter does not know the call
+		p.coarse = true
+		return unix.EpollWait(p.fd, p.events[:], milliseconds(d))
+	}
+	return 0, errno
+}
+
+// milliseconds rounds up; negative is without end.
+func milliseconds(d time.Duration) int {
+	if d < 0 {
+		return -1
+	}
+	return int(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
 }
 
 func (p *epollPoller) dispatch(ev *unix.EpollEvent) {

@@ -3,7 +3,6 @@
 package netio
 
 import (
-	"math"
 	"time"
 	"unsafe"
 
@@ -198,12 +197,8 @@ func (p *uringPoller) epollWait(d time.Duration) error {
 	if p.ring.CQReady() > 0 {
 		return nil
 	}
-	ms := -1
-	if d > 0 {
-		ms = int(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
-	}
 	var events [1]unix.EpollEvent
-	if _, err := unix.EpollWait(p.epollFD, events[:], ms); err != nil {
+	if _, err := unix.EpollWait(p.epollFD, events[:], milliseconds(d)); err != nil {
 		return err
 	}
 	return p.enter(0, true)
