@@ -98,9 +98,7 @@ func (lp *loop) apiVersions(c *call) {
 	body := bodies.ok[v]
 	if v >= 3 {
 		req := kmsg.NewPtrApiVersionsRequest()
-		req.Version = v
-		if err := req.ReadFrom(c.header.Body); err != nil {
-			c.fail("malformed body: " + err.Error())
+		if !c.decode(req) {
 			return
 		}
 		switch lp.engine.checkApiVersions(req) {

@@ -13,10 +13,15 @@ import (
 // of their own. A connection has one such request at a time, since none of them
 // is pipelined, which bounds the goroutines by the connections.
 
-// coldRequestBytesMax bounds a request that is decoded into Go values: one byte
-// on the wire can be ten or more in memory. No client comes near it; Produce
-// and Fetch, which do, are decoded in place.
-const coldRequestBytesMax = 16 << 20
+const (
+	// coldRequestBytesMax bounds a request that is decoded into Go values: one
+	// byte on the wire can be ten or more in memory. No client comes near it;
+	// Produce and Fetch, which do, are decoded in place.
+	coldRequestBytesMax = 16 << 20
+	// loopRequestBytesMax bounds those that may be decoded and answered on the
+	// loop: some hundred partitions.
+	loopRequestBytesMax = 16 << 10
+)
 
 // coldOp is one request on the cold path.
 type coldOp struct {
@@ -24,25 +29,36 @@ type coldOp struct {
 	engine *Engine
 	api    *API
 	client admin.Client
+	body   []byte // of the frame
 
 	out    []byte // header and body of the answer
 	failed error  // or why the connection is closed
 }
 
-// decode reads the body into a kmsg value; nil after closing the connection of a
-// client whose body is malformed.
-func (k *call) decode(into kmsg.Request) bool {
-	if len(k.header.Body) > coldRequestBytesMax {
-		k.fail(fmt.Sprintf("request of %d bytes", len(k.header.Body)))
-		return false
+// decodeCold reads a body into a kmsg value. An error is the client's fault.
+func decodeCold(into kmsg.Request, version int16, body []byte) error {
+	if len(body) > coldRequestBytesMax {
+		return fmt.Errorf("request of %d bytes", len(body))
 	}
-	into.SetVersion(k.header.Version)
-	if err := into.ReadFrom(k.header.Body); err != nil {
-		k.fail("malformed body: " + err.Error())
+	into.SetVersion(version)
+	if err := into.ReadFrom(body); err != nil {
+		return fmt.Errorf("malformed body: %w", err)
+	}
+	return nil
+}
+
+// decode is decodeCold on the loop; it closes the connection of a client at
+// fault and reports false.
+func (k *call) decode(into kmsg.Request) bool {
+	if err := decodeCold(into, k.header.Version, k.header.Body); err != nil {
+		k.fail(err.Error())
 		return false
 	}
 	return true
 }
+
+// small says that the request may be decoded and answered on the loop.
+func (k *call) small() bool { return len(k.header.Body) <= loopRequestBytesMax }
 
 // client is who asks, as handlers need to know it.
 func (k *call) client() admin.Client {
@@ -68,23 +84,20 @@ func (k *call) reply(resp kmsg.Response) {
 
 // cold starts a request on the cold path.
 func (lp *loop) cold(k *call) {
-	req := kmsg.RequestForKey(k.header.Key)
-	if !k.decode(req) {
-		return
-	}
-	lp.offLoop(k, func(op *coldOp) kmsg.Response {
-		return op.api.offLoop(lp.engine.ctx, lp.engine, req, op.client)
+	lp.offLoop(k, kmsg.RequestForKey(k.header.Key), func(op *coldOp, req kmsg.Request) kmsg.Response {
+		return op.api.offLoop(op.engine.ctx, op.engine, req, op.client)
 	})
 }
 
-// offLoop runs handle on a goroutine and answers with what it returns.
-func (lp *loop) offLoop(k *call, handle func(*coldOp) kmsg.Response) {
-	op := &coldOp{answer: k.answer(), engine: lp.engine, api: k.api, client: k.client()}
+// offLoop decodes the request into req, and answers it by handle, on a
+// goroutine.
+func (lp *loop) offLoop(k *call, req kmsg.Request, handle func(*coldOp, kmsg.Request) kmsg.Response) {
+	op := &coldOp{answer: k.answer(), engine: lp.engine, api: k.api, client: k.client(), body: k.header.Body}
 	k.taken = true
-	go op.run(lp.net, handle)
+	go op.run(lp.net, req, handle)
 }
 
-func (op *coldOp) run(l *netio.Loop, handle func(*coldOp) kmsg.Response) {
+func (op *coldOp) run(l *netio.Loop, req kmsg.Request, handle func(*coldOp, kmsg.Request) kmsg.Response) {
 	defer l.Post(op)
 	defer func() {
 		if v := recover(); v != nil {
@@ -92,7 +105,11 @@ func (op *coldOp) run(l *netio.Loop, handle func(*coldOp) kmsg.Response) {
 			op.failed = errPanic
 		}
 	}()
-	resp := handle(op)
+	if err := decodeCold(req, op.version, op.body); err != nil {
+		op.failed = &netio.ProtocolError{API: op.key, Version: op.version, Reason: err.Error()}
+		return
+	}
+	resp := handle(op, req)
 	resp.SetVersion(op.version)
 	op.out = wire.AppendResponseHeader(nil, op.key, op.version, op.correlationID, flexible(op.key, op.version))
 	op.out = resp.AppendTo(op.out)

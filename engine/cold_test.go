@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"testing"
@@ -324,4 +325,37 @@ func TestColdRequestsKeepOrder(t *testing.T) {
 	c.receive(two)
 	c.receive(meta)
 	c.receive(meta)
+}
+
+// TestLargeColdRequestsLeaveTheLoop: the answer is the same.
+func TestLargeColdRequestsLeaveTheLoop(t *testing.T) {
+	b := startBroker(t, brokerOptions{})
+	b.createTopic("t", 1, nil)
+	c := b.dial()
+	c.produce("t", 0, "a")
+	const n = 3000
+	list := kmsg.NewPtrListOffsetsRequest()
+	list.Version, list.ReplicaID = 6, -1
+	list.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "t"}}
+	epochs := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	epochs.Version, epochs.ReplicaID = 4, -1
+	epochs.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: "t"}}
+	for i := range int32(n) {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition, p.Timestamp, p.CurrentLeaderEpoch = i, -1, -1
+		list.Topics[0].Partitions = append(list.Topics[0].Partitions, p)
+		q := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+		q.Partition, q.CurrentLeaderEpoch = i, -1
+		epochs.Topics[0].Partitions = append(epochs.Topics[0].Partitions, q)
+	}
+	listed := c.ask(list).(*kmsg.ListOffsetsResponse).Topics[0].Partitions
+	if len(listed) != n || listed[0].Offset != 1 || listed[1].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+		t.Errorf("%d offsets, the first %+v", len(listed), listed[0])
+	}
+	ends := c.ask(epochs).(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions
+	if len(ends) != n || ends[0].EndOffset != 1 {
+		t.Errorf("%d ends, the first %+v", len(ends), ends[0])
+	}
+	c.sendRaw(2, 6, bytes.Repeat([]byte{255}, 40<<10)) // malformed, found on the goroutine
+	c.closed()
 }

@@ -13,7 +13,7 @@ import (
 // ListOffsets, v1–v11 (ListOffsetsRequest.json; ReplicaManager.fetchOffset).
 //
 //   - The special timestamps are answered on the loop, a real one, or the
-//     largest, on a worker, since it may read and decompress a batch.
+//     largest, on a goroutine, since it may read and decompress a batch.
 //   - A special timestamp of a later version is UNSUPPORTED_VERSION.
 //   - A partition named twice is INVALID_REQUEST, once.
 //   - OFFSET_NOT_AVAILABLE (KIP-207) is LEADER_NOT_AVAILABLE below v5.
@@ -38,18 +38,30 @@ const consumerReplicaID = -1
 
 func (lp *loop) listOffsets(k *call) {
 	req := kmsg.NewPtrListOffsetsRequest()
-	if !k.decode(req) {
-		return
+	if k.small() {
+		if !k.decode(req) {
+			return
+		}
+		if !needsWorker(req) {
+			k.reply(lp.engine.listOffsets(req))
+			return
+		}
 	}
+	lp.offLoop(k, kmsg.NewPtrListOffsetsRequest(), func(op *coldOp, req kmsg.Request) kmsg.Response {
+		return op.engine.listOffsets(req.(*kmsg.ListOffsetsRequest))
+	})
+}
+
+// needsWorker says whether any of the timestamps takes a look into files.
+func needsWorker(req *kmsg.ListOffsetsRequest) bool {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			if replication.ListOffsetNeedsWorker(record.Timestamp(req.Topics[i].Partitions[j].Timestamp)) {
-				lp.offLoop(k, func(*coldOp) kmsg.Response { return lp.engine.listOffsets(req) })
-				return
+				return true
 			}
 		}
 	}
-	k.reply(lp.engine.listOffsets(req))
+	return false
 }
 
 // listOffsets answers all partitions. Any goroutine.
@@ -127,20 +139,29 @@ func (e *Engine) listOffset(req *kmsg.ListOffsetsRequest, topic string, q *kmsg.
 
 func (lp *loop) offsetForLeaderEpoch(k *call) {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
-	if !k.decode(req) {
-		return
+	switch {
+	case !k.small():
+		lp.offLoop(k, req, func(op *coldOp, req kmsg.Request) kmsg.Response {
+			return op.engine.endsOfEpochs(req.(*kmsg.OffsetForLeaderEpochRequest))
+		})
+	case k.decode(req):
+		k.reply(lp.engine.endsOfEpochs(req))
 	}
+}
+
+// endsOfEpochs answers all partitions. Any goroutine.
+func (e *Engine) endsOfEpochs(req *kmsg.OffsetForLeaderEpochRequest) *kmsg.OffsetForLeaderEpochResponse {
 	resp := kmsg.NewPtrOffsetForLeaderEpochResponse()
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		answer := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		answer.Topic = t.Topic
 		for j := range t.Partitions {
-			answer.Partitions = append(answer.Partitions, lp.engine.endOfEpoch(t.Topic, &t.Partitions[j]))
+			answer.Partitions = append(answer.Partitions, e.endOfEpoch(t.Topic, &t.Partitions[j]))
 		}
 		resp.Topics = append(resp.Topics, answer)
 	}
-	k.reply(resp)
+	return resp
 }
 
 // endOfEpoch answers one partition of an OffsetForLeaderEpoch.

@@ -34,7 +34,7 @@ func (lp *loop) initProducerID(k *call) {
 			resp.ProducerID, resp.ProducerEpoch = next, 0
 			break
 		}
-		lp.offLoop(k, func(op *coldOp) kmsg.Response {
+		lp.offLoop(k, req, func(op *coldOp, _ kmsg.Request) kmsg.Response {
 			next, err := ids.refill(op.engine.ctx)
 			if err != nil {
 				if !expected(err) {
