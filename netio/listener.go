@@ -209,7 +209,7 @@ func (s *Server) accepted(ln *listener, fd int, remote netip.AddrPort) {
 		}
 		return
 	}
-	s.tuneSocket(fd, remote.Addr())
+	s.tuneSocket(fd, remote)
 	id := s.nextID.Add(1)
 	l := s.loops[int(id)%len(s.loops)]
 	c := &Conn{loop: l, listener: ln, remote: remote, id: id, fd: fd, lowWater: 1}
@@ -217,14 +217,14 @@ func (s *Server) accepted(ln *listener, fd int, remote netip.AddrPort) {
 }
 
 // tuneSocket sets the options of a new connection. None is worth refusing it.
-func (s *Server) tuneSocket(fd int, remote netip.Addr) {
+func (s *Server) tuneSocket(fd int, remote netip.AddrPort) {
 	cfg := &s.config
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 	if cfg.SendBufferBytes > 0 {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, cfg.SendBufferBytes)
 	}
-	if cfg.LoopbackCongestion != "" && remote.IsLoopback() {
+	if cfg.LoopbackCongestion != "" && remote.Addr().IsLoopback() {
 		_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cfg.LoopbackCongestion)
 	}
 }
