@@ -112,3 +112,35 @@ func BenchmarkRead(b *testing.B) {
 		res.Span.Release()
 	}
 }
+
+// BenchmarkAppendContended has two loops append to one partition; whoever holds
+// writes for both.
+func BenchmarkAppendContended(b *testing.B) {
+	p := onDisk(b)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		batch := record.NewBuilder().Add(baseTimeMs, []byte("k"), make([]byte, 1000)).Build(record.None)
+		done := make(doneChan, 16)
+		ring := make([]Append, cap(done))
+		for i := range ring {
+			ring[i].Done = done
+			ring[i].Batch = append(record.Batch(nil), batch...)
+			done <- &ring[i]
+		}
+		for pb.Next() {
+			a := <-done
+			if a.Err != nil {
+				b.Error(a.Err)
+				return
+			}
+			p.Append(a)
+		}
+		for range ring {
+			<-done
+		}
+	})
+}
+
+type doneChan chan *Append
+
+func (d doneChan) AppendDone(a *Append) { d <- a }

@@ -143,55 +143,77 @@ func TestKillBetweenCommitAndDirectories(t *testing.T) {
 	}
 }
 
-// TestRandomLife creates, grows, deletes and writes, and kills the process or
-// cuts the power at any point between two pieces of work. After each start
-// image and directories agree, and what was acknowledged and then flushed by a
-// clean stop is there.
+// life is a random history of a node and what must be true of it.
+type life struct {
+	*node
+	random *rand.Rand
+	acked  map[record.TopicID][]string // values in partition 0, in order
+}
+
+// TestRandomLife creates, grows, deletes and writes, and stops the node, kills
+// it or cuts its power at any point between two pieces of work. After each
+// start image and directories agree; what was acknowledged is there, in order,
+// after a stop and a kill, and a prefix of it after a power cut.
 func TestRandomLife(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 1))
-	n := newNode(t).start()
+	l := &life{node: newNode(t).start(), random: rand.New(rand.NewPCG(seed, 1)), acked: map[record.TopicID][]string{}}
 	rounds := 40
 	if testing.Short() {
 		rounds = 12
 	}
 	for range rounds {
-		for range random.IntN(8) {
-			name := fmt.Sprintf("t%d", random.IntN(4))
-			im := n.controller.Image()
-			switch topic := im.Topics[name]; {
-			case topic == nil:
-				n.create(name, 1+random.Int32N(3), nil)
-			case random.IntN(3) == 0:
-				n.delete(name)
-			case random.IntN(3) == 0:
-				n.ok(n.controller.CreatePartitions(n.ctx, name, int32(len(topic.Partitions))+1, nil, false))
-			default:
-				p := n.get(name, 0)
-				d := &doneList{}
-				a := &Append{Done: d}
-				a.Batch = batchOf(t, baseTime, 1, "v")
-				p.Append(a)
-			}
-			for range random.IntN(4) {
-				n.exec.one()
+		for range l.random.IntN(12) {
+			l.act()
+			for range l.random.IntN(4) {
+				l.exec.one()
 			}
 		}
-		switch random.IntN(3) {
+		power := false
+		switch l.random.IntN(3) {
 		case 0:
-			n.exec.drain()
-			n.stop()
+			l.exec.drain()
+			l.stop()
 		case 1:
-			n.kill()
+			l.kill()
 		case 2:
-			n.crash(vfs.Crash{Mode: vfs.CrashDrop + vfs.CrashMode(random.IntN(3)), Seed: random.Uint64()})
+			power = true
+			l.crash(vfs.Crash{Mode: vfs.CrashDrop + vfs.CrashMode(l.random.IntN(3)), Seed: l.random.Uint64()})
 		}
-		n.start()
-		n.agree()
+		l.start()
+		l.agree()
+		l.judge(power)
 	}
-	if s := n.dirs("-stray"); len(s) > 0 {
+	if s := l.dirs("-stray"); len(s) > 0 {
 		t.Fatalf("directories of this cluster's own topics became strays: %v", s)
+	}
+}
+
+func (l *life) act() {
+	name := fmt.Sprintf("t%d", l.random.IntN(4))
+	switch topic := l.controller.Image().Topics[name]; {
+	case topic == nil:
+		l.create(name, 1+l.random.Int32N(3), nil)
+	case l.random.IntN(5) == 0:
+		l.delete(name)
+		delete(l.acked, topic.ID)
+	case l.random.IntN(5) == 0:
+		l.ok(l.controller.CreatePartitions(l.ctx, name, int32(len(topic.Partitions))+1, nil, false))
+	default:
+		value := fmt.Sprint(l.random.Uint64())
+		if a := appendOne(l.t, l.get(name, 0), batchOf(l.t, baseTime, 1, value), acksAll); a.Err == nil {
+			l.acked[topic.ID] = append(l.acked[topic.ID], value+"/0")
+		}
+	}
+}
+
+func (l *life) judge(power bool) {
+	for _, topic := range l.controller.Image().Topics {
+		got, want := values(l.t, l.get(topic.Name, 0), 0), l.acked[topic.ID]
+		if !slices.Equal(got, want[:min(len(got), len(want))]) || !power && len(got) != len(want) {
+			l.t.Fatalf("%s has %v, acknowledged were %v (power cut: %v)", topic.Name, got, want, power)
+		}
+		l.acked[topic.ID] = got
 	}
 }
 

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -154,6 +155,9 @@ func (p *Partition) CheckAcked(end record.Offset) (done bool, err error) {
 func (p *Partition) publish(v *view) bool {
 	o := p.offsets.load()
 	o.LEO = v.log.EndOffset()
+	if v.isLeader && o.LEO < o.HW {
+		panic(fmt.Sprintf("BUG: log of %s ends at %d, below its high watermark %d", p.tp, o.LEO, o.HW))
+	}
 	o.LogStart = v.log.StartOffset()
 	if v.isLeader && len(v.isr) >= v.minISR && len(v.isr) == 1 && v.isr[0] == p.nodeID {
 		// The lone member of the ISR: what it has, the ISR has. Below min ISR

@@ -30,8 +30,10 @@ var (
 	ErrLost = errors.New("meta: office or registration is lost")
 )
 
-// MaxTxnOps is the number of operations that every store accepts in one Txn.
-const MaxTxnOps = 1024
+// MaxTxnOps is the number of operations that every store accepts in one Txn:
+// with as many guards and a few more it stays below the 128 that an etcd which
+// was not told otherwise takes.
+const MaxTxnOps = 100
 
 // Revision orders everything that a store has committed: each Txn that writes
 // has a higher one than all before it, across restarts too.
