@@ -71,7 +71,11 @@ type Log struct {
 	ahead    reservation
 	behind   writeback
 	flushing sync.Mutex // serialises Flush; worker context
-	manager  *Manager
+
+	snapshotting sync.Mutex // serialises the writing of snapshots; worker context
+	naming       sync.Mutex // serialises nameSegment; worker context, but for a roll that cannot wait
+
+	manager *Manager
 }
 
 func newLog(m *Manager, tp record.TopicPartition, id record.TopicID, dir string, cfg LogConfig) *Log {

@@ -37,6 +37,11 @@ func (l *Log) prepareNow() {
 func (l *Log) makePrepared() {
 	defer l.preparing.Store(false)
 	err := l.onFiles(func() error {
+		// Again, now that nobody else prepares: the name must be free. A roll
+		// says renaming before it takes the file, hence this order.
+		if l.prepared.Load() != nil || l.renaming.Load() {
+			return nil
+		}
 		f, err := l.fs.Create(join(l.dir, preparedName))
 		if err != nil {
 			return err

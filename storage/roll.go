@@ -124,12 +124,13 @@ func (l *Log) roll(base record.Offset) error {
 
 // nextSegment takes the prepared file, or makes one where there is none.
 func (l *Log) nextSegment(base record.Offset) (*segment, error) {
-	if p := l.prepared.Swap(nil); p != nil {
+	if l.prepared.Load() != nil {
+		l.renaming.Store(true) // before the file is taken: see makePrepared
+		p := l.prepared.Swap(nil)
 		s := newSegment(l, base, join(l.dir, preparedName))
 		s.file.adopt(p.file)
 		s.alloc.end.Store(p.reserved)
 		s.provisional.Store(true)
-		l.renaming.Store(true)
 		return s, nil
 	}
 	// Recovery looks for a prepared file behind the last segment only.
@@ -186,6 +187,8 @@ func (l *Log) completeNew(s *segment) error {
 // writeSnapshot writes the producer snapshot at a segment's base, if the roll
 // that made it has not got to that yet.
 func (l *Log) writeSnapshot(s *segment) error {
+	l.snapshotting.Lock()
+	defer l.snapshotting.Unlock()
 	p := s.snapshot.Load()
 	if p == nil {
 		return nil
@@ -193,12 +196,18 @@ func (l *Log) writeSnapshot(s *segment) error {
 	if err := l.fs.WriteFileAtomic(join(l.dir, segmentName(s.base, snapshotSuffix)), *p); err != nil {
 		return err
 	}
-	s.snapshot.CompareAndSwap(p, nil)
+	s.snapshot.Store(nil)
 	return nil
 }
 
-// nameSegment gives a prepared file that is in use its final name.
+// nameSegment gives a prepared file that is in use its final name, once. Then
+// and no sooner the next one may be prepared.
 func (l *Log) nameSegment(s *segment) error {
+	if !s.provisional.Load() {
+		return nil
+	}
+	l.naming.Lock()
+	defer l.naming.Unlock()
 	if !s.provisional.Load() {
 		return nil
 	}
