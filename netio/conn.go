@@ -77,6 +77,8 @@ type Conn struct {
 	large bool
 	// full says that the socket takes no more output for now.
 	full bool
+	// onWritable hears when it takes some again; dialled connections only.
+	onWritable WritableHandler
 
 	// The poller's own.
 	readable bool  // epoll: the kernel said so and nothing said otherwise

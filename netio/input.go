@@ -132,4 +132,8 @@ func (l *Loop) inputEnded(c *Conn, err error) {
 func (l *Loop) writable(c *Conn) {
 	c.full = false
 	l.markDirty(c)
+	if c.onWritable != nil && !c.closed {
+		l.active = true
+		c.onWritable.Writable(c)
+	}
 }
