@@ -140,8 +140,12 @@ func (c *check) print(l line, all []figures) {
 	}
 	last := len(all) - 1
 	for i := range last {
-		fmt.Printf("  %s / %s: throughput %s, server CPU per record %s\n", c.contenders[i].name, c.contenders[last].name,
-			bench.Ratios(all[i].rate, all[last].rate), bench.Ratios(all[i].server, all[last].server))
+		rate, cpu := bench.Ratios(all[i].rate, all[last].rate), bench.Ratios(all[i].server, all[last].server)
+		verdict := "as promised (at most half the CPU, more throughput)"
+		if cpu.Median() > 0.5 || rate.Median() <= 1 {
+			verdict = "NOT as promised (at most half the CPU, more throughput)"
+		}
+		fmt.Printf("  %s / %s: throughput %s, server CPU per record %s: %s\n", c.contenders[i].name, c.contenders[last].name, rate, cpu, verdict)
 	}
 	fmt.Println()
 }
