@@ -1,0 +1,152 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/posthouse/posthouse/engine"
+	"github.com/posthouse/posthouse/engine/config"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the generated parts of docs/ instead of comparing them")
+
+// TestDocs compares the tables in docs/ with the definitions in the code. What
+// stands between <!-- begin NAME --> and <!-- end NAME --> is generated; the
+// rest is written by hand.
+func TestDocs(t *testing.T) {
+	for _, page := range []struct {
+		path   string
+		blocks map[string]string
+	}{
+		{"../../docs/configuration.md", map[string]string{
+			"own keys": brokerTable(func(d *config.Definition) bool { return ownKey(d.Name) }),
+			"broker keys": brokerTable(func(d *config.Definition) bool {
+				return !ownKey(d.Name) && !d.Inert
+			}),
+			"keys without effect": brokerTable(func(d *config.Definition) bool { return d.Inert }),
+			"topic keys":          topicTable(false), "topic keys without effect": topicTable(true),
+		}},
+		{"../../docs/compatibility.md", map[string]string{"apis": apiTable()}},
+	} {
+		before, err := os.ReadFile(page.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(before)
+		for name, block := range page.blocks {
+			head, rest, found := strings.Cut(text, "<!-- begin "+name+" -->\n")
+			_, tail, ended := strings.Cut(rest, "<!-- end "+name+" -->\n")
+			if !found || !ended {
+				t.Fatalf("%s has no block %q", page.path, name)
+			}
+			text = head + "<!-- begin " + name + " -->\n" + block + "<!-- end " + name + " -->\n" + tail
+		}
+		if text == string(before) {
+			continue
+		}
+		if !*rewrite {
+			t.Errorf("%s is not what the code says; go test ./cmd/posthouse -run TestDocs -rewrite", page.path)
+			continue
+		}
+		if err := os.WriteFile(page.path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func ownKey(name string) bool {
+	return strings.HasPrefix(name, "netio.") || strings.HasPrefix(name, "meta.")
+}
+
+// changes says when a changed broker key is heeded.
+var changes = map[config.Update]string{
+	config.ReadOnly: "restart", config.PerBroker: "live, per broker", config.ClusterWide: "live",
+}
+
+// changedByRestart are keys that clients may change at run time, as in Kafka,
+// and that are read at the next start alone.
+var changedByRestart = map[string]string{
+	"max.connections":                   "at the next start",
+	"max.connections.per.ip":            "at the next start",
+	"num.recovery.threads.per.data.dir": "restart, file only",
+	"producer.id.expiration.ms":         "restart, file only",
+}
+
+func brokerTable(include func(*config.Definition) bool) string {
+	var b strings.Builder
+	b.WriteString("| key | type | default | change | meaning |\n|---|---|---|---|---|\n")
+	for _, name := range config.BrokerNames() {
+		def := config.BrokerDefinition(name)
+		if def.Internal || !include(def) {
+			continue
+		}
+		change := changes[def.Update]
+		if late, ok := changedByRestart[name]; ok {
+			change = late
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, strings.ToLower(def.Type.String()), shownDefault(def), change, meaning(def))
+	}
+	return b.String()
+}
+
+func topicTable(inert bool) string {
+	var b strings.Builder
+	b.WriteString("| key | type | default | broker's default | meaning |\n|---|---|---|---|---|\n")
+	for _, name := range config.TopicNames() {
+		def := config.TopicDefinition(name)
+		if def.Internal || def.Inert != inert {
+			continue
+		}
+		var behind []string
+		for _, s := range def.Synonyms {
+			behind = append(behind, "`"+s.Name+"`")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, strings.ToLower(def.Type.String()), shownDefault(def), strings.Join(behind, ", "), meaning(def))
+	}
+	return b.String()
+}
+
+func shownDefault(def *config.Definition) string {
+	switch {
+	case def.Null:
+		return "unset"
+	case def.Default == "":
+		return "empty"
+	}
+	return "`" + def.Default + "`"
+}
+
+// meaning is a key's documentation with what is allowed, fit for a table.
+func meaning(def *config.Definition) string {
+	text := def.Doc
+	if allowed := def.Allowed(); allowed != "" {
+		text += " Allowed: " + allowed + "."
+	}
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`).Replace(text)
+}
+
+func apiTable() string {
+	var b strings.Builder
+	b.WriteString("| key | API | served | advertised | flexible from |\n|---|---|---|---|---|\n")
+	apis := engine.APIs()
+	slices.SortFunc(apis, func(x, y engine.API) int { return int(x.Key) - int(y.Key) })
+	for _, a := range apis {
+		flexible := fmt.Sprintf("v%d", a.Flexible)
+		if a.Flexible > a.Max {
+			flexible = "never"
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", a.Key, a.Name, versions(a.Min, a.Max), versions(a.AdvertiseMin, a.Max), flexible)
+	}
+	return b.String()
+}
+
+func versions(from, to int16) string {
+	if from == to {
+		return fmt.Sprintf("v%d", from)
+	}
+	return fmt.Sprintf("v%d–v%d", from, to)
+}
