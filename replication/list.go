@@ -114,7 +114,7 @@ func (p *Partition) DeleteRecords(offset record.Offset) (low record.Offset, err 
 	if err := v.checkLeader(record.NoLeaderEpoch); err != nil {
 		return -1, err
 	}
-	if !v.config.Delete {
+	if v.config.Compact && !v.config.Delete {
 		return -1, record.Errorf(kerr.PolicyViolation, "Records of partition %s can not be deleted due to the configured policy", p.tp)
 	}
 	o := p.offsets.load()
