@@ -49,6 +49,7 @@ var imports = map[string][]string{
 
 	// Measuring: the client's side of the network, and what it measured.
 	"results/hdr": nil,
+	"results":     {"results/hdr"},
 	"loadgen":     {"netio", "netio/wire", "storage/record", "results", "results/hdr"},
 
 	"bench":            anything,
