@@ -63,7 +63,8 @@ func listen(address string, receiveBuffer int) (fd int, bound netip.AddrPort, er
 					break
 				}
 			}
-			fd, err = listenSocket(netip.AddrPortFrom(addr, uint16(port)), true, receiveBuffer)
+			// "::" means every address of either family, as it does in Java.
+			fd, err = listenSocket(netip.AddrPortFrom(addr, uint16(port)), !addr.IsUnspecified(), receiveBuffer)
 		}
 	}
 	if err != nil {
