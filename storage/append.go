@@ -91,8 +91,8 @@ func failFrom(appends []*Append, err error) {
 
 // ready says whether the log takes appends, and readies it after a start.
 func (l *Log) ready() error {
-	if err := l.Err(); err != nil {
-		return storageError(err)
+	if l.Err() != nil {
+		return storageError()
 	}
 	if l.closed {
 		return record.Errorf(kerr.UnknownTopicOrPartition, "%v: %v", l.tp, errClosed)
@@ -100,7 +100,7 @@ func (l *Log) ready() error {
 	if !l.warm {
 		if err := l.active().warm(l.EndOffset()); err != nil {
 			l.logger.Error("opening the active segment failed", "dir", l.dir, "err", err)
-			return storageError(err)
+			return storageError()
 		}
 		l.warm = true
 	}
@@ -108,10 +108,11 @@ func (l *Log) ready() error {
 	return nil
 }
 
-// storageError is the answer to a client for trouble with files. The message
-// stays inside: clients print it and file names are none of their business.
-func storageError(err error) error {
-	return record.Errorf(kerr.KafkaStorageError, "%v", err)
+// storageError is the answer to a client for trouble with files. What exactly
+// it was is in our own log; clients print the message, and the names of our
+// files are none of their business.
+func storageError() error {
+	return record.Errorf(kerr.KafkaStorageError, "The log of this partition cannot be written at present.")
 }
 
 // stage judges and stamps one batch and puts it behind those that wait to be
@@ -182,8 +183,8 @@ func (l *Log) flushCall(cfg *LogConfig) error {
 		return nil
 	}
 	s := l.active()
-	if err := l.write(s); err != nil {
-		err = storageError(err)
+	if l.write(s) != nil {
+		err := storageError()
 		l.producers.rollback()
 		failFrom(c.group, err)
 		for _, a := range c.group {
@@ -218,6 +219,7 @@ func (l *Log) flushCall(cfg *LogConfig) error {
 func (l *Log) write(s *segment) error {
 	h, err := s.file.acquire(false)
 	if err != nil {
+		l.logger.Error("append failed", "dir", l.dir, "segment", s.base, "err", err)
 		return err
 	}
 	defer h.release()

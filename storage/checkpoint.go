@@ -90,7 +90,7 @@ func (l *Log) checkpointed(name string) (record.Offset, bool) {
 func (m *Manager) logsIn(d *logDir) []*Log {
 	var out []*Log
 	for _, l := range m.Logs() {
-		if m.dirOf(l) == d {
+		if l.home == d {
 			out = append(out, l)
 		}
 	}
@@ -113,7 +113,7 @@ func (m *Manager) forget(d *logDir, tp record.TopicPartition) error {
 
 // checkpointRecovery makes a recovery point durable that went down.
 func (m *Manager) checkpointRecovery(l *Log) error {
-	d := m.dirOf(l)
+	d := l.home
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	return m.writeCheckpoints(d, recoveryPointName, replicationName)
@@ -123,7 +123,7 @@ func (m *Manager) checkpointRecovery(l *Log) error {
 // file is being written share the next write: DeleteRecords comes for many
 // partitions at once.
 func (m *Manager) checkpointStart(l *Log) error {
-	d := m.dirOf(l)
+	d := l.home
 	d.startMu.Lock()
 	if d.startRunning {
 		done := make(chan error, 1)
@@ -155,51 +155,4 @@ func (m *Manager) writeStarts(d *logDir) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	return m.writeCheckpoints(d, logStartName)
-}
-
-// Close makes all logs durable, trims their files, writes producer snapshots,
-// checkpoints and, where everything went well, the clean mark, and unlocks the
-// directories. progress is called after each log. No log takes appends from
-// here on.
-func (m *Manager) Close(progress func(done, total int)) error {
-	m.removeDue(1<<63 - 1)
-	logs := m.Logs()
-	failed := map[*logDir]bool{}
-	var errs []error
-	for i, l := range logs {
-		d := m.dirOf(l)
-		if err := l.close(); err != nil {
-			errs = append(errs, fmt.Errorf("closing %s: %w", l.dir, err))
-			failed[d] = true
-		}
-		if l.Err() != nil {
-			failed[d] = true // its recovery has work to do
-		}
-		if progress != nil {
-			progress(i+1, len(logs))
-		}
-	}
-	for _, d := range m.dirs {
-		errs = append(errs, m.leave(d, failed[d]))
-	}
-	return errors.Join(append(errs, m.unlock())...)
-}
-
-// leave writes what the next start goes by.
-func (m *Manager) leave(d *logDir, failed bool) error {
-	if d.state == unread {
-		return nil
-	}
-	if err := m.checkpointDir(d); err != nil {
-		return err
-	}
-	switch {
-	case failed:
-		return nil
-	case d.state == complete:
-		return writeCleanMark(m.cfg.FS, d.path, true)
-	case d.clean:
-		return writeCleanMark(m.cfg.FS, d.path, d.trusted)
-	}
-	return nil
 }

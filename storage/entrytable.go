@@ -285,10 +285,6 @@ func (t *entryTable) unseal() error {
 	return nil
 }
 
-// truncate forgets the entries from n on. Appender only, in memory only, and
-// only on a table that no reader has seen.
-func (t *entryTable) truncate(n int) { t.n.Store(int32(n)) }
-
 // copyOf is a table in memory with the first n entries.
 func (t *entryTable) copyOf(n int) (*entryTable, error) {
 	c := &entryTable{size: t.size, fs: t.fs, path: t.path}

@@ -156,28 +156,32 @@ func (l *Log) remove(to string) error {
 	return nil
 }
 
-// sweep is the idle work of one log: producers that expired, files and maps
-// that nobody used since the last sweep. Worker context.
-func (l *Log) sweep(now record.Timestamp, expireMs int64, idle bool) {
+// expireProducers forgets the producers that were idle for so long, unless an
+// append is under way. Worker context.
+func (l *Log) expireProducers(now record.Timestamp, idleMs int64) {
 	if !l.mu.TryLock() {
-		return // in use
-	}
-	l.producers.expire(now, expireMs)
-	cool := idle && l.warm && l.active().ring.Load() != nil && !l.active().file.used.Load()
-	l.mu.Unlock()
-	if !idle {
 		return
 	}
+	defer l.mu.Unlock()
+	if n := l.producers.expire(now, idleMs); n > 0 {
+		l.logger.Debug("forgot idle producers", "count", n)
+	}
+}
+
+// sweep closes the files and drops the maps that nobody used since the last
+// sweep. Worker context.
+func (l *Log) sweep() {
 	list := l.list()
 	for _, s := range list[:len(list)-1] {
 		if s.flushed.Load() {
 			s.sweep()
 		}
 	}
-	if cool {
+	active := list[len(list)-1]
+	if !active.file.used.Load() && active.ring.Load() != nil {
 		l.cool()
 	}
-	list[len(list)-1].file.sweep()
+	active.file.sweep()
 }
 
 // cool gives back the memory of an active segment that is not in use. Its

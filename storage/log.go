@@ -76,15 +76,17 @@ type Log struct {
 	naming       sync.Mutex // serialises nameSegment; worker context, but for a roll that cannot wait
 
 	manager *Manager
+	home    *logDir
 }
 
-func newLog(m *Manager, tp record.TopicPartition, id record.TopicID, dir string, cfg LogConfig) *Log {
+func newLog(m *Manager, d *logDir, tp record.TopicPartition, id record.TopicID, dir string, cfg LogConfig) *Log {
 	l := &Log{
 		tp: tp, id: id, dir: dir, fs: m.cfg.FS, exec: m.cfg.Executor, clock: m.cfg.Clock,
 		logger:    m.cfg.Logger.With("partition", tp.String()),
 		producers: newProducerState(m.cfg.MaxProducersPerLog),
 		epochs:    newEpochCache(m.cfg.FS, dir),
 		manager:   m,
+		home:      d,
 	}
 	cfg = cfg.withDefaults()
 	l.config.Store(&cfg)

@@ -32,9 +32,10 @@ type Manager struct {
 	loading   map[record.TopicPartition]bool // being created, loaded or deleted
 	settled   *sync.Cond                     // on mu's write side: loading shrank
 
-	laterMu  sync.Mutex
-	later    []removal
-	lastIdle atomic.Int64 // when Tick closed idle files last, ms
+	laterMu    sync.Mutex
+	later      []removal
+	lastIdle   atomic.Int64 // when Tick closed idle files last, ms
+	lastExpiry atomic.Int64 // when Tick looked for expired producers last, ms
 }
 
 // removal is what waits to be unlinked.
@@ -322,16 +323,6 @@ func (m *Manager) Dirs() []DirInfo {
 		out[i] = DirInfo{Path: d.path, DirectoryID: d.id, Total: total, Free: free, Err: err}
 	}
 	return out
-}
-
-// dirOf is the log directory that holds a log.
-func (m *Manager) dirOf(l *Log) *logDir {
-	for _, d := range m.dirs {
-		if join(d.path, l.tp.String()) == l.dir {
-			return d
-		}
-	}
-	panic("BUG: " + l.dir + " is in no log directory")
 }
 
 // claim keeps others from creating, loading or deleting a partition; it waits

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/posthouse/posthouse/storage/record"
+	"github.com/posthouse/posthouse/storage/vfs"
 )
 
 // Create makes the log of a new partition, in the log directory with the
@@ -32,7 +33,7 @@ func (m *Manager) Create(tp record.TopicPartition, id record.TopicID, cfg LogCon
 	if err := m.forget(d, tp); err != nil {
 		return nil, err
 	}
-	l = newLog(m, tp, id, join(d.path, tp.String()), cfg)
+	l = newLog(m, d, tp, id, join(d.path, tp.String()), cfg)
 	if err := m.makeDir(d, l); err != nil {
 		return nil, fmt.Errorf("creating %s: %w", l.dir, err)
 	}
@@ -62,7 +63,7 @@ func (m *Manager) openExisting(tp record.TopicPartition, id record.TopicID, cfg 
 			}
 			continue
 		}
-		l := newLog(m, tp, id, dir, cfg)
+		l := newLog(m, d, tp, id, dir, cfg)
 		st := loadState{recoveryPoint: d.recovery[tp], logStart: d.start[tp], highWatermark: d.replication[tp]}
 		if err := l.load(st); err != nil {
 			l.abandon()
@@ -76,7 +77,7 @@ func (m *Manager) openExisting(tp record.TopicPartition, id record.TopicID, cfg 
 
 // displace closes a log of another topic id and sets its directory aside.
 func (m *Manager) displace(l *Log) error {
-	d := m.dirOf(l)
+	d := l.home
 	m.mu.Lock()
 	delete(m.logs, l.tp)
 	m.mu.Unlock()
@@ -93,9 +94,12 @@ func (m *Manager) displace(l *Log) error {
 
 // emptiestDir is the log directory with the fewest logs.
 func (m *Manager) emptiestDir() *logDir {
+	if len(m.dirs) == 1 {
+		return m.dirs[0]
+	}
 	n := make(map[*logDir]int, len(m.dirs))
 	for _, l := range m.Logs() {
-		n[m.dirOf(l)]++
+		n[l.home]++
 	}
 	best := m.dirs[0]
 	for _, d := range m.dirs[1:] {
@@ -114,18 +118,18 @@ func (m *Manager) makeDir(d *logDir, l *Log) error {
 		return err
 	}
 	for _, name := range []string{segmentName(0, logSuffix), segmentName(0, indexSuffix), segmentName(0, timeIndexSuffix)} {
-		f, err := fsys.Create(join(temp, name))
-		if err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
+		if err := writeNew(fsys, join(temp, name), nil, false); err != nil {
 			return err
 		}
 	}
-	if err := fsys.WriteFileAtomic(join(temp, leaderEpochName), formatCheckpoint(nil)); err != nil {
+	// A power cut may leave the epochs empty, which means the same.
+	if err := writeNew(fsys, join(temp, leaderEpochName), formatCheckpoint(nil), false); err != nil {
 		return err
 	}
-	if err := writeTopicID(fsys, temp, l.id); err != nil {
+	if err := writeNew(fsys, join(temp, partitionMetadataName), formatTopicID(l.id), true); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(temp); err != nil {
 		return err
 	}
 	if err := fsys.Rename(temp, dir); err != nil {
@@ -136,6 +140,28 @@ func (m *Manager) makeDir(d *logDir, l *Log) error {
 	}
 	l.segs.Store(&[]*segment{openSegment(l, &segmentFiles{})})
 	l.dirty = true
+	return nil
+}
+
+// writeNew makes a file in a directory that nobody looks at yet.
+func writeNew(fsys vfs.FS, name string, data []byte, sync bool) (err error) {
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	if len(data) > 0 {
+		if _, err := f.WriteAt(data, 0); err != nil {
+			return err
+		}
+	}
+	if sync {
+		return f.Sync()
+	}
 	return nil
 }
 
@@ -150,7 +176,7 @@ func (m *Manager) Delete(tp record.TopicPartition) error {
 	if l == nil {
 		return nil
 	}
-	d := m.dirOf(l)
+	d := l.home
 	aside := join(d.path, asideName(tp, deleteDirSuffix))
 	if err := l.remove(aside); err != nil {
 		return fmt.Errorf("deleting %s: %w", l.dir, err)
@@ -189,10 +215,26 @@ func (m *Manager) Tick() {
 	if idle {
 		m.lastIdle.Store(int64(now))
 	}
+	expire := int64(now)-m.lastExpiry.Load() >= expiryCheckMs
+	if expire {
+		m.lastExpiry.Store(int64(now))
+	}
+	if !expire && !idle {
+		return
+	}
 	for _, l := range m.Logs() {
-		l.sweep(now, m.cfg.ProducerIDExpirationMs, idle && last != 0)
+		if expire {
+			l.expireProducers(now, m.cfg.ProducerIDExpirationMs)
+		}
+		if idle && last != 0 {
+			l.sweep()
+		}
 	}
 }
+
+// expiryCheckMs is how often producers are looked through for those that
+// expired, Kafka's producer.id.expiration.check.interval.ms.
+const expiryCheckMs = 10 * 60 * 1000
 
 func (m *Manager) removeDue(now record.Timestamp) {
 	m.laterMu.Lock()

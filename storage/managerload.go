@@ -152,7 +152,7 @@ func (ld *loader) one(d *logDir, f FoundLog) error {
 	}
 	m.claim(f.TP)
 	defer m.unclaim(f.TP)
-	l := newLog(m, f.TP, f.TopicID, f.Dir, cfg)
+	l := newLog(m, d, f.TP, f.TopicID, f.Dir, cfg)
 	rp, known := d.recovery[f.TP]
 	st := loadState{clean: d.clean, trusted: d.trusted && known,
 		recoveryPoint: rp, logStart: d.start[f.TP], highWatermark: d.replication[f.TP]}

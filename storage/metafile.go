@@ -132,8 +132,8 @@ func parsePartitionMetadata(name string, data []byte) (record.TopicID, error) {
 	return id, nil
 }
 
-func writeTopicID(fsys vfs.FS, dir string, id record.TopicID) error {
-	return fsys.WriteFileAtomic(join(dir, partitionMetadataName), fmt.Appendf(nil, "version: 0\ntopic_id: %s", id))
+func formatTopicID(id record.TopicID) []byte {
+	return fmt.Appendf(nil, "version: 0\ntopic_id: %s", id)
 }
 
 // cleanMark is .kafka_cleanshutdown. Kafka ignores the fields it does not

@@ -105,7 +105,8 @@ func (l *Log) roll(base record.Offset) error {
 	old := l.active()
 	s, err := l.nextSegment(base)
 	if err != nil {
-		return storageError(fmt.Errorf("%v: rolling at offset %d: %w", l.tp, base, err))
+		l.logger.Error("rolling failed", "dir", l.dir, "base", base, "err", err)
+		return storageError()
 	}
 	old.finishTimes()
 	r := new(tailRing)
