@@ -4,7 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +57,58 @@ func TestDocs(t *testing.T) {
 		}
 		if err := os.WriteFile(page.path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+var (
+	codePath = regexp.MustCompile("`((?:\\.?[a-z0-9_]+/)+[a-z0-9_]+(?:\\.[a-z]+)?)`")
+	mdLink   = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+)
+
+// TestDocsPointToFiles follows every path and link in the pages for people.
+func TestDocsPointToFiles(t *testing.T) {
+	root := "../.."
+	for _, page := range []string{"README.md", "docs/architecture.md", "docs/compatibility.md", "docs/configuration.md"} {
+		data, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range mdLink.FindAllStringSubmatch(string(data), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			}
+		}
+		for _, m := range codePath.FindAllStringSubmatch(string(data), -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names %s: %v", page, m[1], err)
+			}
+		}
+	}
+}
+
+// TestReadmeKeys holds the README's short table of keys against the code.
+func TestReadmeKeys(t *testing.T) {
+	data, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| (`[^|]*`) \\| ([^|]*) \\|").FindAllStringSubmatch(string(data), -1)
+	if len(rows) < 10 {
+		t.Fatalf("only %d keys found", len(rows))
+	}
+	for _, row := range rows {
+		for _, name := range strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ") {
+			def := config.BrokerDefinition(name)
+			if def == nil {
+				t.Errorf("the README names %s, which is no key", name)
+				continue
+			}
+			// A default that is a plain value is the code's; words explain.
+			shown := strings.Trim(row[2], "`")
+			if _, err := strconv.Atoi(shown); (err == nil || shown == "true" || shown == "false") && shown != def.Default {
+				t.Errorf("the README says that %s is %s by default, the code says %s", name, shown, def.Default)
+			}
 		}
 	}
 }
