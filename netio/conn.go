@@ -207,13 +207,6 @@ func (c *Conn) mayReceive() bool {
 	return c.takesInput() && (c.frame != nil || c.hasRoom() && !c.loop.starves(c, (*budget).crowded))
 }
 
-// mayCut reports whether what was received may be given to the frame cutter.
-func (c *Conn) mayCut() bool { return c.takesInput() && (c.frame != nil || c.mayBegin()) }
-
-// mayBegin reports whether another frame may be begun, on a connection that
-// takes input.
-func (c *Conn) mayBegin() bool { return c.hasRoom() && !c.loop.starves(c, (*budget).exhausted) }
-
 func (c *Conn) takesInput() bool { return !c.ended && c.mayStart() && !c.loop.draining }
 
 // hasRoom reports whether the connection is within its own bounds.

@@ -194,9 +194,6 @@ type budget struct {
 	wake func()
 }
 
-// exhausted reports whether no frame may be begun.
-func (b *budget) exhausted() bool { return b.limit > 0 && b.used.Load() >= b.limit }
-
 // crowded reports whether nothing that begins a frame may be received.
 func (b *budget) crowded() bool {
 	return b.limit > 0 && b.used.Load()+b.waiting.Load() >= b.limit
@@ -210,15 +207,6 @@ func (b *budget) charge(n int) {
 
 func (b *budget) release(n int) {
 	if b.limit > 0 && b.used.Add(-int64(n)) < b.limit {
-		b.feed()
-	}
-}
-
-func (b *budget) hold(n int) { b.waiting.Add(int64(n)) }
-
-func (b *budget) unhold(n int) {
-	b.waiting.Add(-int64(n))
-	if !b.exhausted() {
 		b.feed()
 	}
 }

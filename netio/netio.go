@@ -27,6 +27,18 @@
 // is a slice of a shared, counted receive chunk; one that does not gets a
 // buffer of its own from size classes and the rest is received into it
 // directly. An idle connection holds no buffer at all. See memory.go.
+//
+// # Where things are
+//
+//	server.go listener.go   start, accept, limits, orderly end
+//	loop.go timer.go        the turn, posted tasks, timers
+//	conn.go request.go      a connection and its requests: admission, back-pressure, closing
+//	input.go                the frame cutter
+//	output.go reply.go      gathering, sending, file ranges
+//	workers.go              cold pages
+//	memory.go               chunks, buffers, the budget
+//	engine.go poller.go     the choice of engine and what one must do
+//	epoll.go uring*.go      the engines
 package netio
 
 import (

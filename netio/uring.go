@@ -17,6 +17,7 @@ const (
 	kindReceive = 3
 	kindOutput  = 4
 	kindCancel  = 5
+	kindIgnore  = 6
 )
 
 // uringPoller receives by the ring: many small requests with one multishot
@@ -129,7 +130,7 @@ func (p *uringPoller) release() {
 // close ends what is armed before the ring goes, so that the kernel has let go
 // of sockets and buffers when it returns rather than some milliseconds later.
 func (p *uringPoller) close() {
-	sqe := p.entry(opAsyncCancel, -1, eventData(kindCancel, 0, 0))
+	sqe := p.entry(opAsyncCancel, -1, eventData(kindIgnore, 0, 0))
 	sqe.OpcodeFlags = cancelAny | cancelAll
 	for deadline := time.Now().Add(time.Second); p.inFlight > 0 && time.Now().Before(deadline); {
 		if p.enter(0, true) != nil {
@@ -275,6 +276,9 @@ func (p *uringPoller) complete(cqe *giouring.CompletionQueueEvent) {
 			p.armWake()
 		}
 	case kindCancel:
+		if c := l.conns.lookup(slot, gen); c != nil && cqe.Res < 0 {
+			p.cancelMissed(c)
+		}
 	}
 }
 
@@ -295,7 +299,7 @@ func (p *uringPoller) watch(ln *listener, on bool) error {
 	if on {
 		p.pollListener(ln)
 	} else if p.watching[ln.index] {
-		p.cancel(eventData(kindListen, 0, uint32(ln.index)))
+		p.cancel(eventData(kindListen, 0, uint32(ln.index)), eventData(kindIgnore, 0, 0))
 		p.handOver()
 	}
 	return nil
@@ -324,9 +328,10 @@ func (p *uringPoller) pollListener(ln *listener) {
 	sqe.OpcodeFlags = unix.POLLIN
 }
 
-func (p *uringPoller) cancel(data uint64) {
-	sqe := p.entry(opAsyncCancel, -1, eventData(kindCancel, 0, 0))
-	sqe.Addr = data
+// cancel ends the operation with the user data target.
+func (p *uringPoller) cancel(target, own uint64) {
+	sqe := p.entry(opAsyncCancel, -1, own)
+	sqe.Addr = target
 }
 
 func (p *uringPoller) add(c *Conn) error {
@@ -351,7 +356,7 @@ func (p *uringPoller) remove(c *Conn) {
 	c.ring.pending = nil
 	p.cancelReceive(c)
 	if c.ring.polling {
-		p.cancel(eventData(kindOutput, c.gen, c.slot))
+		p.cancel(eventData(kindOutput, c.gen, c.slot), eventData(kindIgnore, 0, 0))
 	}
 	if c.ring.receiving != 0 || c.ring.polling {
 		p.handOver()

@@ -39,11 +39,44 @@ type pendingInput struct {
 	data  []byte
 }
 
+// mayCut reports whether what was received may be given to the frame cutter.
+func (c *Conn) mayCut() bool { return c.takesInput() && (c.frame != nil || c.mayBegin()) }
+
+// mayBegin reports whether another frame may be begun, on a connection that
+// takes input.
+func (c *Conn) mayBegin() bool { return c.hasRoom() && !c.loop.starves(c, (*budget).exhausted) }
+
+// exhausted reports whether no frame may be begun.
+func (b *budget) exhausted() bool { return b.limit > 0 && b.used.Load() >= b.limit }
+
+func (b *budget) hold(n int) { b.waiting.Add(int64(n)) }
+
+func (b *budget) unhold(n int) {
+	b.waiting.Add(-int64(n))
+	if !b.exhausted() {
+		b.feed()
+	}
+}
+
 func (p *uringPoller) cancelReceive(c *Conn) {
 	if c.ring.receiving != 0 && !c.ring.cancelled {
 		c.ring.cancelled = true
-		p.cancel(eventData(kindReceive, c.gen, c.slot))
+		p.cancel(eventData(kindReceive, c.gen, c.slot), eventData(kindCancel, c.gen, c.slot))
 	}
+}
+
+// cancelMissed tries again: a multishot receive that the kernel was about to
+// run once more is not found.
+func (p *uringPoller) cancelMissed(c *Conn) {
+	if c.ring.receiving == 0 || !c.ring.cancelled {
+		return // it had ended by itself
+	}
+	c.ring.cancelled = false
+	if c.closed {
+		p.cancelReceive(c)
+		return
+	}
+	p.loop.markDirty(c) // settle looks whether it is still to end
 }
 
 // inputChanged starts what may receive and stops what may not. A receive into
