@@ -490,5 +490,8 @@ func (r *recovery) finish() error {
 	l.recoveryPoint.Store(int64(min(r.st.recoveryPoint, r.end)))
 	l.advanceRecoveryPoint()
 	r.window = window{}
+	for _, s := range r.list {
+		s.file.drop() // thousands of logs may be recovered: whoever needs it opens it
+	}
 	return nil
 }

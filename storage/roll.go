@@ -32,13 +32,16 @@ func (l *Log) rollIfDue(cfg *LogConfig, last record.Offset, maxTs record.Timesta
 	if err := l.flushCall(cfg); err != nil {
 		return err
 	}
-	if s.size.Load() == 0 && s.base == next {
-		return nil // nothing to roll: the new segment would bear the same name
+	// An empty segment is not rolled: the new one would bear the same name.
+	if s.size.Load() > 0 || s.base != next {
+		if err := l.roll(next); err != nil {
+			return err
+		}
+		l.producers.begin()
 	}
-	if err := l.roll(next); err != nil {
-		return err
+	if overflows(l.active(), last) {
+		return fmt.Errorf("%v: offset %d is too far behind the log's end %d for a segment", l.tp, last, next)
 	}
-	l.producers.begin()
 	return nil
 }
 
