@@ -242,7 +242,7 @@ func (b *Broker) startNetwork(ctx context.Context) error {
 		BusyPoll:            time.Duration(c.Netio.BusyPollUs) * time.Microsecond,
 		LoopbackCongestion:  c.Netio.LoopbackCongestionControl,
 		MaxFrameBytes:       c.SocketRequestMaxBytes,
-		MaxConnections:      int(c.MaxConnections),
+		MaxConnections:      connectionsMax(c.MaxConnections, b.logger),
 		MaxConnectionsPerIP: int(c.MaxConnectionsPerIP),
 		IdleTimeout:         time.Duration(c.ConnectionsMaxIdleMs) * time.Millisecond,
 		RequestMemoryBytes:  c.QueuedMaxRequestBytes,

@@ -85,7 +85,6 @@ func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr 
 		return err
 	}
 	tuneRuntime(int(cfg.Netio.Loops))
-	warnOpenFiles(logger)
 	ctx, release := untilSignal(ctx, logger)
 	defer release()
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/posthouse/posthouse/bench"
 	"github.com/posthouse/posthouse/netio"
 )
 
@@ -260,7 +262,9 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// TestLowLimitOfFiles starts a broker that may open few files.
+// TestLowLimitOfFiles starts a broker that may open few files, and connects
+// more often than it can take: those over the bound wait, and the log has the
+// files that it needs.
 func TestLowLimitOfFiles(t *testing.T) {
 	p := serveCommand(t, t.TempDir(), nil)
 	p.cmd.Args = append([]string{"sh", "-c", `ulimit -n 256; exec "$0" "$@"`, p.cmd.Path}, p.cmd.Args[1:]...)
@@ -270,13 +274,43 @@ func TestLowLimitOfFiles(t *testing.T) {
 	}
 	p.cmd.Path = sh
 	p.launch(t)
-	p.waitReady(t)
-	p.stop(t)
-	for _, want := range []string{"level=WARN", "limit=256", "LimitNOFILE"} {
+	_, listeners, _, _ := ready(t, p.waitReady(t))
+	for _, want := range []string{"level=WARN", "limit=256", "connections=192", "LimitNOFILE"} {
 		if !strings.Contains(p.err(), want) {
 			t.Errorf("the warning does not name %s", want)
 		}
 	}
+	address := strings.TrimPrefix(listeners, "PLAINTEXT://")
+	var open []net.Conn
+	for range 300 {
+		conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	time.Sleep(200 * time.Millisecond)
+	for _, conn := range open {
+		conn.Close()
+	}
+	if err := bench.WaitAnswer(within(t, 20*time.Second), address, 10*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if err := bench.CreateTopic(within(t, 20*time.Second), address, "after", 1, nil); err != nil {
+		t.Error(err)
+	}
+	p.stop(t)
+	if strings.Contains(p.err(), "too many open files") {
+		t.Error("connections used up the files")
+	}
+}
+
+// within bounds one step of a test.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // TestSignals stops a broker by each signal that means it.
