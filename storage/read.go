@@ -25,6 +25,9 @@ type located struct {
 // With minOne the first batch is whole however large; without, a first batch
 // that does not fit gives no span (KIP-74). The last batch may be cut.
 //
+// Behind damage that recovery found below the recovery point the answer is
+// kerr.KafkaStorageError: skipping it would lose records without a word.
+//
 // An offset at or past limit gives a nil span and no error; one outside
 // [start, end] kerr.OffsetOutOfRange. With nowait nothing sleeps: what is not
 // in memory, a closed file included, is vfs.ErrWouldBlock, to be tried again on
@@ -46,6 +49,9 @@ func (l *Log) Read(offset, limit record.Offset, maxBytes int32, minOne, nowait b
 		}
 		if found {
 			return span, nil
+		}
+		if list[i].damaged.Load() {
+			return nil, kerr.KafkaStorageError
 		}
 	}
 	return nil, nil

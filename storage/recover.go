@@ -314,7 +314,9 @@ func (l *Log) loaded(files *logFiles, st loadState) error {
 	l.epochs.truncateSuffix(end)
 	l.epochs.truncatePrefix(l.StartOffset())
 	if err := l.epochs.write(); err != nil {
-		return err
+		// A full disk, likely: what is there can be read all the same, and the
+		// next change is written with this one.
+		l.logger.Warn("writing leader epochs failed", "dir", l.dir, "err", err)
 	}
 	for _, at := range files.snapshots {
 		if at > end || at < first {

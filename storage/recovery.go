@@ -20,8 +20,8 @@ import (
 // appended next. Indexes, epochs and producer state are rebuilt on the way.
 //
 // Damage below the recovery point is not the end of the log but corruption of
-// what was promised: nothing is cut, the log is readable up to there and takes
-// no appends.
+// what was promised: nothing is cut, the log keeps its end, is readable up to
+// the damage and in later segments, and takes no appends.
 //
 // A prepared file (see prepare.go) that holds batches is the active segment
 // of a roll whose renaming a kill cut off: it gets its name if it continues
@@ -132,8 +132,14 @@ func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 		}
 		r.list = append(r.list, s)
 		v, err := r.checkSegment(s, f)
-		if err != nil || v == damaged {
+		if err != nil {
 			return v, err
+		}
+		if v == damaged {
+			for _, later := range rest[i+1:] {
+				r.list = append(r.list, openSegment(r.log, later))
+			}
+			return damaged, nil
 		}
 		if v == cut {
 			return cut, r.dropAll(rest[i+1:])
@@ -211,6 +217,7 @@ func (r *recovery) checkSegment(s *segment, f *segmentFiles) (verdict, error) {
 			return whole, err
 		case r.end < r.st.recoveryPoint:
 			s.size.Store(int64(pos))
+			s.damaged.Store(true)
 			r.log.fail(errOffline(err))
 			return damaged, nil
 		default:
@@ -482,9 +489,14 @@ func (r *recovery) finish() error {
 	active.flushed.Store(false)
 	active.alloc.sealed = false
 	l.segs.Store(&r.list)
-	l.end.Store(int64(r.end))
 	l.dirty = true
-	if r.end < r.st.recoveryPoint && l.Err() == nil {
+	if l.Err() != nil {
+		// What was acknowledged is still there to be mended: to say that the log
+		// ends here would reset its consumers.
+		r.end = max(r.end, r.st.recoveryPoint, r.st.highWatermark)
+	}
+	l.end.Store(int64(r.end))
+	if r.end < r.st.recoveryPoint {
 		l.logger.Warn("the log ends below its recovery point", "dir", l.dir, "end", r.end, "recoveryPoint", r.st.recoveryPoint)
 	}
 	l.recoveryPoint.Store(int64(min(r.st.recoveryPoint, r.end)))

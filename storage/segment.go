@@ -31,6 +31,7 @@ type segment struct {
 	maxTimestampOffset atomic.Int64
 
 	flushed     atomic.Bool            // sealed and durable with its indexes
+	damaged     atomic.Bool            // what size covers is good, what follows is not and was not cut
 	provisional atomic.Bool            // the file still bears the name of a prepared one
 	snapshot    atomic.Pointer[[]byte] // the producer state at base, until it is in its file
 
