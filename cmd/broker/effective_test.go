@@ -45,8 +45,10 @@ func TestEffectiveConfigIsOnePointerPerState(t *testing.T) {
 
 	// Of a newer version, say.
 	bad := image(map[string]string{"log.segment.bytes": "much"}, nil)
-	if effective.under(bad) != static || effective.under(bad) != static {
-		t.Error("what cannot be read leaves the static configs in force")
+	for range 2 {
+		if effective.under(bad) != static {
+			t.Error("what cannot be read leaves the static configs in force")
+		}
 	}
 	if n := strings.Count(log.String(), "dynamic configs"); n != 1 {
 		t.Errorf("%d lines of log, want one:\n%s", n, log)

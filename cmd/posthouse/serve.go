@@ -101,7 +101,8 @@ func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr 
 	}
 	engine, _ := b.Engine()
 	if awaitLoaded(ctx, b, logger) {
-		fmt.Fprintf(stdout, "posthouse ready node=%d listeners=%s engine=%s dir=%s in=%dms\n",
+		// A supervisor that has closed stdout does not wait for the line.
+		_, _ = fmt.Fprintf(stdout, "posthouse ready node=%d listeners=%s engine=%s dir=%s in=%dms\n",
 			cfg.NodeID, b.Listeners(), engine, strings.Join(cfg.LogDirs, ","), time.Since(started).Milliseconds())
 	}
 	return waitAndStop(ctx, b, logger)
