@@ -283,6 +283,9 @@ func (c *change) apply(current map[string]string, define func(string) *config.De
 		default:
 			return nil, fail(kerr.InvalidRequest, "Unknown operations type %d", int8(e.op))
 		}
+		if err := checkLength(e.name, next[e.name]); err != nil {
+			return nil, err
+		}
 	}
 	return next, nil
 }

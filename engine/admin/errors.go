@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"unicode/utf8"
 
 	"github.com/posthouse/posthouse/engine/config"
 	"github.com/posthouse/posthouse/storage/record"
@@ -19,6 +21,44 @@ func fail(code *kerr.Error, format string, args ...any) error {
 // INVALID_CONFIG; an error without a code is UNKNOWN_SERVER_ERROR, whose text
 // does not leave the broker.
 func (h *Handlers) answer(api string, err error) (int16, *string) {
+	code, message := h.explain(api, err)
+	if message != nil && len(*message) > messageBytesMax {
+		cut := clip(*message)
+		message = &cut
+	}
+	return code, message
+}
+
+const (
+	// messageBytesMax bounds an error's text. Texts quote what the client sent,
+	// which may fill a string of the protocol alone: with the words around it,
+	// its 16-bit length would overflow and the whole answer be unreadable. Kafka
+	// fails such an answer as a whole.
+	messageBytesMax = 4096
+	// stringBytesMax is what a string of the protocol holds.
+	stringBytesMax = math.MaxInt16
+)
+
+// clip shortens a text to messageBytesMax, between two characters.
+func clip(s string) string {
+	const more = "..."
+	end := messageBytesMax - len(more)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + more
+}
+
+// checkLength refuses a config whose name or value no answer of this broker
+// could carry: flexible requests have room for more, and lists grow by APPEND.
+func checkLength(name, value string) error {
+	if len(name) > stringBytesMax || len(value) > stringBytesMax {
+		return fail(kerr.InvalidConfig, "Value of configuration %.64s is too long: %d bytes, at most %d are allowed", name, len(value), stringBytesMax)
+	}
+	return nil
+}
+
+func (h *Handlers) explain(api string, err error) (int16, *string) {
 	var (
 		texted   *record.Error
 		coded    *kerr.Error

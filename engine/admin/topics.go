@@ -127,6 +127,9 @@ func (h *Handlers) topicSpec(t *kmsg.CreateTopicsRequestTopic) (meta.TopicSpec, 
 			nulls = append(nulls, c.Name)
 			continue
 		}
+		if err := checkLength(c.Name, *c.Value); err != nil {
+			return spec, err
+		}
 		if spec.Configs == nil {
 			spec.Configs = make(map[string]string, len(t.Configs))
 		}
