@@ -21,6 +21,10 @@ func (e *CorruptionError) Unwrap() error { return e.Err }
 // errClosed is why a log that was closed or deleted takes no more appends.
 var errClosed = errors.New("log is closed")
 
+// errLost marks a failed sync of batches: what it has lost no second sync
+// brings back, so it is never tried again.
+var errLost = errors.New("sync failed")
+
 func corrupt(file string, pos int64, format string, args ...any) error {
 	return &CorruptionError{File: file, Position: Position(pos), Err: fmt.Errorf(format, args...)}
 }

@@ -319,6 +319,24 @@ func TestFailures(t *testing.T) {
 			t.Fatalf("%d segments, %v", n, l.Err())
 		}
 	})
+	t.Run("full disk behind a roll", func(t *testing.T) {
+		mem := vfs.NewMem()
+		e := newEnv(t, mem, LogConfig{SegmentBytes: 500})
+		l := e.open()
+		mem.Inject(vfs.Fault{Op: vfs.OpCreate, Path: "*.tmp", Err: unix.ENOSPC, Times: -1})
+		for i := range 20 {
+			mustAppend(t, l, batch(1, 1, 100, fmt.Sprint(i)))
+		}
+		e.m.Tick()
+		if l.RecoveryPoint() != 0 || l.Err() != nil {
+			t.Fatalf("recovery point %d, %v", l.RecoveryPoint(), l.Err())
+		}
+		mem.ClearFaults()
+		e.m.Tick()
+		if n := len(l.Segments()); n < 2 || l.RecoveryPoint() != l.Segments()[n-1].BaseOffset {
+			t.Fatalf("%d segments, recovery point %d", n, l.RecoveryPoint())
+		}
+	})
 	t.Run("failed sync", func(t *testing.T) {
 		mem := vfs.NewMem()
 		e := newEnv(t, mem, LogConfig{})

@@ -139,7 +139,6 @@ func (m *Manager) makeDir(d *logDir, l *Log) error {
 		return err
 	}
 	l.segs.Store(&[]*segment{openSegment(l, &segmentFiles{})})
-	l.dirty = true
 	return nil
 }
 
@@ -204,12 +203,14 @@ func (m *Manager) removeLater(at record.Timestamp, names []string) {
 	m.later = append(m.later, removal{at, names})
 }
 
-// Tick does the timed work that is due: unlinking what was deleted, forgetting
-// producers that expired, closing files of logs that are not in use. Call it
+// Tick does the timed work that is due: unlinking what was deleted, completing
+// rolls that a full disk held up, forgetting producers that expired, closing
+// files of logs that are not in use. Call it
 // every few seconds from a worker.
 func (m *Manager) Tick() {
 	now := m.cfg.Clock.Now()
 	m.removeDue(now)
+	m.retryRolls()
 	last := record.Timestamp(m.lastIdle.Load())
 	idle := int64(now-last) >= m.cfg.IdleCloseMs
 	if idle {
@@ -235,6 +236,23 @@ func (m *Manager) Tick() {
 // expiryCheckMs is how often producers are looked through for those that
 // expired, Kafka's producer.id.expiration.check.interval.ms.
 const expiryCheckMs = 10 * 60 * 1000
+
+// retryLater has the rolls of a log completed by the next Tick.
+func (m *Manager) retryLater(l *Log) {
+	m.laterMu.Lock()
+	defer m.laterMu.Unlock()
+	m.unrolled = append(m.unrolled, l)
+}
+
+func (m *Manager) retryRolls() {
+	m.laterMu.Lock()
+	logs := m.unrolled
+	m.unrolled = nil
+	m.laterMu.Unlock()
+	for _, l := range logs {
+		l.completeRolls()
+	}
+}
 
 func (m *Manager) removeDue(now record.Timestamp) {
 	m.laterMu.Lock()

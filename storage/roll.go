@@ -1,8 +1,11 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/posthouse/posthouse/storage/record"
 )
@@ -168,11 +171,26 @@ func (l *Log) finishRoll(old, s *segment) {
 		}
 		return nil
 	})
-	if err != nil && err != errClosed {
+	switch {
+	case errors.Is(err, unix.ENOSPC) && !errors.Is(err, errLost):
+		// Nothing is lost by waiting: the active segment goes on meanwhile.
+		l.logger.Warn("completing a roll waits for disk space", "dir", l.dir, "base", s.base, "err", err)
+		l.manager.retryLater(l)
+	case err != nil && err != errClosed:
 		l.fail(fmt.Errorf("completing the roll at offset %d: %w", s.base, err))
-		return
+	default:
+		l.advanceRecoveryPoint()
 	}
-	l.advanceRecoveryPoint()
+}
+
+// completeRolls tries again what finishRoll could not do.
+func (l *Log) completeRolls() {
+	list := l.list()
+	for i, s := range list[:len(list)-1] {
+		if !s.flushed.Load() {
+			l.finishRoll(s, list[i+1])
+		}
+	}
 }
 
 func (l *Log) completeNew(s *segment) error {
@@ -234,7 +252,7 @@ func (l *Log) seal(s *segment) error {
 		return err
 	}
 	if err := h.file.Sync(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	if err := s.sealIndexes(); err != nil {
 		return err
