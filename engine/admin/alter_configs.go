@@ -167,6 +167,9 @@ func (h *Handlers) alterTopic(ctx context.Context, c *change, validateOnly bool)
 		return fail(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", c.name)
 	}
 	set, remove := difference(current, next)
+	if err := checkMinISR(set, replicasOf(t)); err != nil {
+		return err
+	}
 	if validateOnly || len(set) == 0 && len(remove) == 0 {
 		return nil
 	}

@@ -151,7 +151,7 @@ func (h *Handlers) topicSpec(t *kmsg.CreateTopicsRequestTopic) (meta.TopicSpec, 
 		}
 		spec.Assignment[a.Partition] = a.Replicas
 	}
-	return spec, nil
+	return spec, checkMinISR(spec.Configs, h.replicasAsked(&spec))
 }
 
 // createdTopic fills in what the controller made of a spec.
