@@ -60,18 +60,22 @@ func wantCleanMark(t *testing.T, dir string) {
 // where something else on this machine has it, the refusal shows the default.
 func TestServeDefaults(t *testing.T) {
 	dir := t.TempDir()
-	ln, err := net.Listen("tcp", "127.0.0.1:9092")
-	if err == nil {
-		ln.Close()
-	}
 	p := command(t, "posthouse", dir, nil, "serve").launch(t)
-	if err != nil {
-		if code := p.exitCode(t, 20*time.Second); code != 1 || !strings.Contains(p.err(), `"127.0.0.1:9092": `) {
-			t.Fatalf("port 9092 is taken here (%v); exit code %d", err, code)
+	var line string
+	select {
+	case l, started := <-p.ready:
+		if !started {
+			<-p.ended
+			if taken := `listen on "127.0.0.1:9092": address already in use`; !strings.Contains(p.err(), taken) {
+				t.Fatalf("not started, and not because of %s", taken)
+			}
+			return
 		}
-		return
+		line = l
+	case <-time.After(30 * time.Second):
+		t.Fatal("no ready line within 30 s")
 	}
-	node, listeners, engine, data := ready(t, p.waitReady(t))
+	node, listeners, engine, data := ready(t, line)
 	if node != "1" || listeners != "PLAINTEXT://127.0.0.1:9092" || data != "data" || engine != netio.Engines()[0] {
 		t.Errorf("ready line %q", p.out())
 	}
