@@ -224,7 +224,7 @@ func setLimits(b *Broker) error {
 		}
 	}
 	if b.Netio.Loops == 0 {
-		b.Netio.Loops = int32(min(63, max(1, runtime.NumCPU()/2)))
+		b.Netio.Loops = int32(min(63, max(1, cores/2)))
 	}
 	return nil
 }
@@ -285,6 +285,10 @@ func FromEnvironment(environ []string, reserved ...string) map[string]string {
 func fromKubernetes(name string) bool {
 	return name == "SERVICE_HOST" || name == "PORT" || strings.HasPrefix(name, "SERVICE_PORT") || strings.HasPrefix(name, "PORT_")
 }
+
+// cores is how many processors this process may use, a container's CPU quota
+// included; taken before the command raises GOMAXPROCS for its loops.
+var cores = runtime.GOMAXPROCS(0)
 
 // hostname is the name a listener without a host is advertised by.
 var hostname = os.Hostname
