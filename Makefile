@@ -49,7 +49,7 @@ fuzz: ## fuzz every target for FUZZTIME each (60s); PKG=./storage narrows it
 	@set -e; for pkg in $$($(GO) list $(or $(PKG),./...)); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "== $$pkg $$target for $(FUZZTIME)"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; \
 	done
 
