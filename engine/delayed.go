@@ -201,6 +201,17 @@ func (b *inbox) add(lp *loop, p *replication.Partition, op *produceOp) {
 	}
 }
 
+// post makes sure that another turn follows, though there is nothing in the inbox.
+func (b *inbox) post(lp *loop) {
+	b.mu.Lock()
+	post := !b.posted
+	b.posted = true
+	b.mu.Unlock()
+	if post {
+		lp.net.Post(&lp.inboxTask)
+	}
+}
+
 // look says that the loop is about to look: nothing need be posted until take
 // has found nothing.
 func (b *inbox) look() {

@@ -25,6 +25,7 @@ type loop struct {
 	// produce.go
 	chains          []chain
 	chainOf         map[*replication.Partition]int
+	owed            []*replication.Partition // left with appends by this loop, see flush
 	freeProduce     *produceOp
 	freeProduces    int // length of the list
 	produceResponse wire.ProduceResponse
@@ -71,6 +72,7 @@ func newLoop(e *Engine, l *netio.Loop) *loop {
 // requests that were held back, hence the loop.
 func (lp *loop) endTurn() {
 	lp.inbox.look()
+	lp.payOwed()
 	for {
 		lp.flush()
 		advanced, produced, ok := lp.inbox.take()
@@ -86,12 +88,38 @@ func (lp *loop) endTurn() {
 	}
 }
 
+// payOwed goes on with partitions that earlier turns have left to this one.
+func (lp *loop) payOwed() {
+	owed := lp.owed
+	lp.owed = lp.owed[:0]
+	for i, p := range owed {
+		owed[i] = nil
+		if p.Drain() {
+			lp.owe(p)
+		}
+	}
+}
+
+// owe notes a partition whose queue this loop has worked on for long enough,
+// and asks for another turn.
+func (lp *loop) owe(p *replication.Partition) {
+	for lp.draining && p.Drain() {
+		// No turn may follow: the broker stops, and nothing new comes.
+	}
+	if !lp.draining {
+		lp.owed = append(lp.owed, p)
+		lp.inbox.post(lp)
+	}
+}
+
 // flush hands the turn's chains to their partitions.
 func (lp *loop) flush() {
 	for i := range lp.chains {
 		c := lp.chains[i]
 		lp.chains[i] = chain{}
-		c.partition.Append(c.head)
+		if c.partition.Append(c.head) {
+			lp.owe(c.partition)
+		}
 	}
 	if len(lp.chains) > 0 {
 		lp.chains = lp.chains[:0]
@@ -102,6 +130,7 @@ func (lp *loop) flush() {
 // drain answers every parked request with what there is.
 func (lp *loop) drain() {
 	lp.draining = true
+	lp.payOwed()
 	for _, w := range lp.waitPoints {
 		for !w.empty() {
 			w.root.next.waiter.expire()

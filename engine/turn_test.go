@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/posthouse/posthouse/replication"
 	"github.com/posthouse/posthouse/storage/record"
 	"github.com/posthouse/posthouse/storage/vfs"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -268,4 +269,51 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		b.parked(0)
 		b.dial().produce("t", 0, "still here")
 	})
+}
+
+// foreign counts the outcomes of appends that the test makes itself.
+type foreign struct{ done atomic.Int32 }
+
+func (f *foreign) AppendDone(a *replication.Append) {
+	if a.Err == nil {
+		f.done.Add(1)
+	}
+}
+
+// TestLoopComesBackToWhatItLeft: a loop that finds a partition's queue never
+// empty, since others append all the time, goes on with its own connections and
+// comes back in later turns, until nothing is left.
+func TestLoopComesBackToWhatItLeft(t *testing.T) {
+	const others = 100
+	b := startBroker(t, brokerOptions{memory: true})
+	b.createTopic("t", 1, nil)
+	c := b.dial()
+	c.produce("t", 0, "files are open")
+	p := b.manager.Lookup([]byte("t"), 0)
+	var sent, done = 0, new(foreign)
+	b.files.SetHook(func(call vfs.Call) error {
+		// While the loop writes, which is always one at a time.
+		if call.Op == vfs.OpWrite && strings.HasSuffix(call.Path, ".log") && sent < others {
+			sent++
+			a := &replication.Append{Done: done}
+			a.Batch, a.FromClient = batchOf(fmt.Sprint("other ", sent)), true
+			if p.Append(a) {
+				t.Error("an append was worked off by another caller than the holder")
+			}
+		}
+		return nil
+	})
+	c.produce("t", 0, "first")
+	c.produce("t", 0, "second") // and nothing wakes the loop after its answer
+	deadline := time.Now().Add(clientTimeout)
+	for done.done.Load() < others && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	b.files.SetHook(nil)
+	if n := done.done.Load(); n != others {
+		t.Fatalf("%d of %d appends of others were written", n, others)
+	}
+	if leo := p.Offsets().LEO; leo != others+3 {
+		t.Fatalf("the log ends at %d", leo)
+	}
 }

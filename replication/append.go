@@ -40,6 +40,11 @@ type AppendDone interface{ AppendDone(a *Append) }
 // that lost the race is never left behind. Order is kept per caller, since a
 // caller's pushes are ordered and the drain reverses the stack.
 //
+// Under saturation the stack never is empty, and one loop would write for all
+// others while its own connections wait. So a holder drains drainsMax times at
+// most, lets go, and is told that it owes another Drain: in between the next
+// append from anywhere takes over.
+//
 // Role changes, truncation and DeleteRecords need the log to themselves and
 // may sleep. They claim the combiner (exclusive): the holder hands it over
 // between two drains, and what is appended meanwhile queues up.
@@ -97,42 +102,59 @@ func (c *combiner) take() bool {
 	return true
 }
 
+// drainsMax is how many writes one call makes before it lets others have a go.
+const drainsMax = 4
+
 // Append hands over a chain of appends (linked by Next, Done and Batch set).
 // It never waits for a lock. Each append's Done is called exactly once: during
-// this call, or later by the loop that holds the partition.
-func (p *Partition) Append(chain *Append) {
+// this call, or later by whoever holds the partition. If it returns true, appends
+// of others are left and nobody is at them: the caller comes back with Drain,
+// once it has looked after its own.
+func (p *Partition) Append(chain *Append) (left bool) {
 	for a := chain; a != nil; a = a.Next {
 		a.Partition = p
 	}
 	p.combiner.push(chain)
-	p.drain()
+	return p.Drain()
 }
 
-// drain works the stack off if nobody else does.
-func (p *Partition) drain() {
+// Drain works off what is queued if nobody else does, for a while; true as for
+// Append.
+func (p *Partition) Drain() (left bool) {
 	c := &p.combiner
+	writes := 0
 	for c.held.CompareAndSwap(false, true) {
-		if p.drainHeld() {
-			return // handed over
+		n, handedOver := p.drainHeld(drainsMax - writes)
+		if handedOver {
+			return false
 		}
+		writes += n
 		c.held.Store(false)
-		if c.stack.Load() == nil && c.claim.Load() == nil {
-			return
+		if c.claim.Load() != nil {
+			continue // it is answered, even if no more is written
 		}
-	}
-}
-
-// drainHeld works the stack off and reports whether the combiner went to a
-// claimant. Otherwise the caller still holds it.
-func (p *Partition) drainHeld() (handedOver bool) {
-	c := &p.combiner
-	for {
-		if claim := c.claim.Load(); claim != nil && c.claim.CompareAndSwap(claim, nil) {
-			close(*claim)
+		if c.stack.Load() == nil {
+			return false
+		}
+		if writes >= drainsMax {
 			return true
 		}
-		if !c.take() {
-			return false
+	}
+	return false
+}
+
+// drainHeld works the stack off with at most limit writes. It reports how many
+// it made, and whether the combiner went to a claimant; otherwise the caller
+// still holds it.
+func (p *Partition) drainHeld(limit int) (writes int, handedOver bool) {
+	c := &p.combiner
+	for ; ; writes++ {
+		if claim := c.claim.Load(); claim != nil && c.claim.CompareAndSwap(claim, nil) {
+			close(*claim)
+			return writes, true
+		}
+		if writes >= limit || !c.take() {
+			return writes, false
 		}
 		p.write()
 	}
@@ -177,9 +199,17 @@ func (a *Append) fail(err error) {
 }
 
 // exclusive runs fn while nothing else touches the log. It may sleep: worker
-// context only. Appends that arrive meanwhile wait in the stack, and are
-// worked off before exclusive returns.
+// context only. Appends that arrive meanwhile wait in the stack; they are worked
+// off before exclusive returns, or by a loop that comes first.
 func (p *Partition) exclusive(fn func()) {
+	p.alone(fn)
+	for p.Drain() {
+		// It owes what it is told that it owes; a loop that comes along ends it.
+	}
+}
+
+// alone is exclusive without what follows.
+func (p *Partition) alone(fn func()) {
 	p.control.Lock()
 	defer p.control.Unlock()
 	c := &p.combiner
@@ -191,10 +221,5 @@ func (p *Partition) exclusive(fn func()) {
 		<-ch
 	}
 	fn()
-	if !p.drainHeld() {
-		c.held.Store(false)
-		if c.stack.Load() != nil || c.claim.Load() != nil {
-			p.drain()
-		}
-	}
+	c.held.Store(false)
 }
