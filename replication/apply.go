@@ -173,14 +173,3 @@ func (m *Manager) ended() {
 	m.mu.Unlock()
 	m.notify()
 }
-
-// create makes a partition's directory and opens it.
-func (m *Manager) create(p *Partition) {
-	log, err := m.cfg.Storage.Create(p.tp, p.id, p.Config().Log)
-	if err != nil {
-		p.fail(err)
-		m.cfg.Logger.Error("partition is offline", "partition", p.tp.String(), "err", err)
-		return
-	}
-	p.open(log)
-}

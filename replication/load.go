@@ -216,7 +216,7 @@ func (l *loader) raise(ctx context.Context) error {
 	l.sweep()
 	for _, p := range l.waiting {
 		if epoch, ok := l.behind[p.tp]; ok {
-			p.fail(fmt.Errorf("replication: log of %s has leader epoch %d, the cluster's is %d", p.tp, epoch-1, p.LeaderEpoch()))
+			p.fail(&epochError{tp: p.tp, log: epoch - 1, cluster: p.LeaderEpoch()})
 		}
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(p *Partition) bool { return p.view.Load().state == failed })

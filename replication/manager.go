@@ -74,6 +74,7 @@ type Manager struct {
 	running   bool
 	changed   chan struct{} // closed and replaced when replicas became ready or failed, or jobs ended
 	recovered []record.TopicPartition
+	offline   map[*Partition]*retry // replicas to be tried again
 
 	checkpointing atomic.Bool
 	checkpointed  atomic.Uint64 // fingerprint of what the checkpoints hold
@@ -86,7 +87,7 @@ func NewManager(cfg ManagerConfig) *Manager {
 	if cfg.CheckpointIntervalMs <= 0 {
 		cfg.CheckpointIntervalMs = 5000
 	}
-	m := &Manager{cfg: cfg, image: meta.EmptyImage(), changed: make(chan struct{})}
+	m := &Manager{cfg: cfg, image: meta.EmptyImage(), changed: make(chan struct{}), offline: map[*Partition]*retry{}}
 	m.index.Store(newIndex(0))
 	return m
 }
@@ -193,6 +194,7 @@ func (m *Manager) Tick() {
 // that an idle disk may sleep.
 func (m *Manager) upkeep() {
 	m.cfg.Storage.Tick()
+	m.retryOffline()
 	moved := m.fingerprint()
 	if moved == m.checkpointed.Load() {
 		return
