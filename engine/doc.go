@@ -5,7 +5,7 @@
 //	clients ══TCP══▶ netio.Loop ×N            one goroutine each, locked to a thread
 //	                   │  frames, in order of arrival
 //	                   ▼
-//	  Engine.Request ─ table.go ─┬─ on the loop: Produce, Fetch, ListOffsets, ApiVersions, …
+//	  Engine.Request ─ table.go ─┬─ on the loop: Produce, Fetch, ListOffsets, Metadata, …
 //	                   ▲         └─ off the loop: kmsg → engine/admin → kmsg (cold.go)
 //	                   │                │
 //	  answers, spans   │                ▼

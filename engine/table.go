@@ -27,7 +27,8 @@ type API struct {
 	// Feature is the part of the protocol the API belongs to.
 	Feature Feature
 
-	// Exactly one of onLoop and offLoop is set.
+	// One of onLoop and offLoop is set. With both, onLoop comes first and sends
+	// what it cannot answer at once on (loop.cold).
 
 	// onLoop answers on the connection's loop and never blocks.
 	onLoop func(*loop, *call)
@@ -63,7 +64,7 @@ func init() {
 		{Key: 0, Name: "Produce", Min: 3, Max: 13, Flexible: 9, AdvertiseMin: 0, Pipelined: true, Feature: FeatureData, onLoop: (*loop).produce},
 		{Key: 1, Name: "Fetch", Min: 4, Max: 18, Flexible: 12, AdvertiseMin: 4, Feature: FeatureData, onLoop: (*loop).fetch},
 		{Key: 2, Name: "ListOffsets", Min: 1, Max: 11, Flexible: 6, AdvertiseMin: 1, Feature: FeatureData, onLoop: (*loop).listOffsets},
-		{Key: 3, Name: "Metadata", Min: 0, Max: 13, Flexible: 9, AdvertiseMin: 0, Feature: FeatureCore, offLoop: byAdmin((*admin.Handlers).Metadata)},
+		{Key: 3, Name: "Metadata", Min: 0, Max: 13, Flexible: 9, AdvertiseMin: 0, Feature: FeatureCore, onLoop: (*loop).metadata, offLoop: byAdmin((*admin.Handlers).Metadata)},
 		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Flexible: 3, AdvertiseMin: 0, Feature: FeatureCore, onLoop: (*loop).apiVersions},
 		{Key: 19, Name: "CreateTopics", Min: 2, Max: 7, Flexible: 5, AdvertiseMin: 2, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).CreateTopics)},
 		{Key: 20, Name: "DeleteTopics", Min: 1, Max: 6, Flexible: 4, AdvertiseMin: 1, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DeleteTopics)},

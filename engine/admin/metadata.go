@@ -20,6 +20,20 @@ import (
 // address on the asking listener, and a leader that is not among them is none
 // (KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache).
 func (h *Handlers) Metadata(ctx context.Context, req *kmsg.MetadataRequest, cl Client) *kmsg.MetadataResponse {
+	return h.metadata(ctx, h.Image(), req, cl)
+}
+
+// MetadataAtHand is Metadata on an event loop: nil where the answer takes longer
+// than that of partitionsMax partitions, or a topic may have to be created.
+func (h *Handlers) MetadataAtHand(ctx context.Context, req *kmsg.MetadataRequest, cl Client, partitionsMax int) *kmsg.MetadataResponse {
+	im := h.Image()
+	if !atHand(im, req, partitionsMax) {
+		return nil
+	}
+	return h.metadata(ctx, im, req, cl)
+}
+
+func (h *Handlers) metadata(ctx context.Context, im *meta.Image, req *kmsg.MetadataRequest, cl Client) *kmsg.MetadataResponse {
 	resp := kmsg.NewPtrMetadataResponse()
 	resp.Version = req.Version
 	resp.ControllerID = -1
@@ -34,9 +48,7 @@ func (h *Handlers) Metadata(ctx context.Context, req *kmsg.MetadataRequest, cl C
 		return resp
 	}
 
-	im := h.Image()
-	all := req.Topics == nil || req.Version == 0 && len(req.Topics) == 0
-	answers := h.metadataTopics(ctx, im, req, all)
+	answers := h.metadataTopics(ctx, im, req, allTopics(req))
 	if latest := h.Image(); latest != im {
 		im = latest // something was created: the brokers and topics below are of one image
 	}
@@ -58,6 +70,39 @@ func (h *Handlers) Metadata(ctx context.Context, req *kmsg.MetadataRequest, cl C
 		resp.Brokers = append(resp.Brokers, out)
 	}
 	return resp
+}
+
+// atHand says whether all topics of a request are in the image, with at most
+// partitionsMax topics and partitions together.
+func atHand(im *meta.Image, req *kmsg.MetadataRequest, partitionsMax int) bool {
+	if allTopics(req) {
+		for _, name := range im.Names {
+			if partitionsMax -= 1 + len(im.Topics[name].Partitions); partitionsMax < 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for i := range req.Topics {
+		t := im.TopicsByID[req.Topics[i].TopicID]
+		if name := req.Topics[i].Topic; name != nil {
+			if t = im.Topics[*name]; t == nil {
+				return false // it may be created
+			}
+		}
+		if partitionsMax--; t != nil {
+			partitionsMax -= len(t.Partitions)
+		}
+		if partitionsMax < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// allTopics says that a request asks for whatever topics there are.
+func allTopics(req *kmsg.MetadataRequest) bool {
+	return req.Topics == nil || req.Version == 0 && len(req.Topics) == 0
 }
 
 // checkMetadata refuses topics without a name, and with an id where ids are not

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -311,5 +312,57 @@ func TestDescribeCluster(t *testing.T) {
 		if got := fmt.Sprintf("%d %s", resp.ErrorCode, str(resp.ErrorMessage)); got != want || resp.ControllerID != -1 || len(resp.Brokers) != 0 {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+}
+
+// TestMetadataAtHand: a loop answers what is there and short; what would create
+// a topic, or takes long, is not for it.
+func TestMetadataAtHand(t *testing.T) {
+	c := newCluster(t)
+	c.topic("a", id(1), 3)
+	c.topic("b", id(2), 3)
+	all := kmsg.NewPtrMetadataRequest()
+	all.Version = 12
+	byID := func(n byte) *kmsg.MetadataRequest {
+		r := kmsg.NewPtrMetadataRequest()
+		r.Version = 12
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.TopicID = id(n)
+		r.Topics = append(r.Topics, topic)
+		return r
+	}
+	twice := metadataRequest(9, true, "a", "a", "a")
+	for _, tt := range []struct {
+		req *kmsg.MetadataRequest
+		max int
+		ok  bool
+	}{
+		{metadataRequest(9, true, "a"), 4, true},
+		{metadataRequest(9, true, "a"), 3, false},
+		{metadataRequest(9, true, "a", "b"), 8, true},
+		{metadataRequest(9, true, "a", "none"), 100, false},
+		{metadataRequest(9, false, "none"), 100, false},
+		{metadataRequest(9, true), 0, true}, // none
+		{metadataRequest(0, true), 7, false},
+		{metadataRequest(0, true), 8, true}, // all
+		{all, 7, false},
+		{all, 8, true},
+		{byID(1), 4, true},
+		{byID(1), 3, false},
+		{byID(9), 1, true},
+		{byID(9), 0, false},
+		{twice, 100, true},
+	} {
+		got := c.MetadataAtHand(context.Background(), tt.req, client, tt.max)
+		if (got != nil) != tt.ok {
+			t.Errorf("v%d, %d topics, at most %d: answered %v", tt.req.Version, len(tt.req.Topics), tt.max, got != nil)
+		}
+		if got == nil {
+			continue
+		}
+		if want := c.Metadata(context.Background(), tt.req, client); !bytes.Equal(got.AppendTo(nil), want.AppendTo(nil)) {
+			t.Errorf("the loop's answer is another one:\n%+v\n%+v", got, want)
+		}
+		c.expectCalls()
 	}
 }
