@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,3 +118,6 @@ func (o *output) gatherFrom(pieces [][]byte, skip int) bool {
 	}
 	return o.total > 0
 }
+
+// InstantOf is t, which must have a monotonic reading, on the loops' clock.
+func InstantOf(t time.Time) Instant { return Instant(t.Sub(clockStart)) }

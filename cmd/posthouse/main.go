@@ -38,6 +38,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newVersion())
+	root.AddCommand(newServe(), newLoad(), newVersion())
 	return root
 }
