@@ -13,17 +13,20 @@ func (op *produceOp) acknowledged() bool {
 	op.waiting = 0
 	for i := range op.parts {
 		part := &op.parts[i]
-		if !part.appended || part.err != nil {
+		if !part.awaited() {
 			continue
 		}
 		done, err := part.partition.CheckAcked(part.append.LastOffset + 1)
-		part.err = err
+		part.err, part.acked = err, done && err == nil
 		if !done {
 			op.waiting++
 		}
 	}
 	return op.waiting == 0
 }
+
+// awaited says that the ISR has yet to confirm the partition.
+func (p *producePart) awaited() bool { return p.appended && !p.acked && p.err == nil }
 
 // park waits for the high watermarks (DelayedProduce).
 func (op *produceOp) park() {
@@ -32,7 +35,7 @@ func (op *produceOp) park() {
 	op.req.ReleasePayload()
 	for i := range op.parts {
 		part := &op.parts[i]
-		if part.appended && part.err == nil {
+		if part.awaited() {
 			part.node.waiter, part.node.part = op, i
 			lp.wait(&part.node, part.partition)
 		}
@@ -91,7 +94,7 @@ func (op *produceOp) expire() {
 	op.unpark()
 	for i := range op.parts {
 		part := &op.parts[i]
-		if !part.appended || part.err != nil {
+		if !part.awaited() {
 			continue
 		}
 		done, err := part.partition.CheckAcked(part.append.LastOffset + 1)

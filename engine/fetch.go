@@ -438,6 +438,9 @@ func (lp *loop) freeFetchOp(op *fetchOp) {
 	if cap(names) > fetchPartsKept {
 		names = nil
 	}
+	if cap(aborted) > fetchPartsKept {
+		aborted = nil
+	}
 	*op = fetchOp{loop: lp, parts: parts, names: names, aborted: aborted, timer: op.timer, next: lp.freeFetch}
 	lp.freeFetch = op
 }

@@ -184,3 +184,28 @@ func TestFetchReadCommitted(t *testing.T) {
 		t.Fatalf("behind the aborted one: %+v", f)
 	}
 }
+
+// TestProduceStaysAcknowledged: a partition that the ISR has confirmed is
+// confirmed, whatever becomes of it while the request waits for another
+// (DelayedProduce.tryComplete). An error would make the producer send a batch
+// again that is there.
+func TestProduceStaysAcknowledged(t *testing.T) {
+	b := startBroker(t, brokerOptions{})
+	b.createTopic("t", 2, nil)
+	b.setISR(record.TopicPartition{Topic: "t", Partition: 1}, testNode, 2)
+	req := produceTo(9, -1, "t", 0, batchOf("a"))
+	req.TimeoutMillis = 60_000
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Partition, p.Records = 1, batchOf("b")
+	req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+	c := b.dial()
+	c.send(req)
+	b.parked(1)
+	b.moveLeader(record.TopicPartition{Topic: "t"})
+	b.setISR(record.TopicPartition{Topic: "t", Partition: 1}, testNode)
+	for _, p := range c.receive(req).(*kmsg.ProduceResponse).Topics[0].Partitions {
+		if p.ErrorCode != 0 || p.BaseOffset != 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+}

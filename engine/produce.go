@@ -44,6 +44,7 @@ type producePart struct {
 	err       error // outcome; nil is success or unknown yet
 	replaced  bool  // a later batch of the request took its place: no answer
 	appended  bool
+	acked     bool // by the ISR, for good: it is not asked again
 	node      waitNode
 }
 
@@ -371,10 +372,11 @@ func (lp *loop) takeProduceOp() *produceOp {
 	return op
 }
 
-// producePartsKept bounds the arrays that a pooled request keeps, produceOpsKept
-// the pool.
+// producePartsKept and produceNamesKept bound the arrays that a pooled request
+// keeps, produceOpsKept the pool.
 const (
 	producePartsKept = 256
+	produceNamesKept = 4 << 10 // bytes
 	produceOpsKept   = 1024
 )
 
@@ -388,6 +390,9 @@ func (lp *loop) freeProduceOp(op *produceOp) {
 	op.parts = op.parts[:0]
 	if cap(op.parts) > producePartsKept {
 		op.parts = nil
+	}
+	if cap(op.names) > produceNamesKept {
+		op.names = nil
 	}
 	op.request.Reset()
 	op.answer, op.conn = answer{}, nil
