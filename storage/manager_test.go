@@ -410,3 +410,15 @@ func TestFailures(t *testing.T) {
 		}
 	})
 }
+
+func TestSetStartOffsetOfADeletedLog(t *testing.T) {
+	e := newEnv(t, vfs.NewMem(), LogConfig{})
+	l := e.open()
+	mustAppend(t, l, batch(e.clock.now, 10, 10, "a"))
+	if err := e.m.Delete(testTP); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SetStartOffset(5); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Fatalf("SetStartOffset after Delete: %v, want UNKNOWN_TOPIC_OR_PARTITION", err)
+	}
+}

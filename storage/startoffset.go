@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,9 +11,17 @@ import (
 
 // SetStartOffset moves the start of the log up (DeleteRecords, KIP-107): it is
 // made durable, then whole segments below it are removed. A start below the
-// present one changes nothing; one past the end is kerr.OffsetOutOfRange.
-// Worker context.
+// present one changes nothing; one past the end is kerr.OffsetOutOfRange. A log
+// that is deleted meanwhile is an unknown partition. Worker context.
 func (l *Log) SetStartOffset(o record.Offset) error {
+	err := l.setStartOffset(o)
+	if errors.Is(err, errClosed) {
+		return record.Errorf(kerr.UnknownTopicOrPartition, "%v: %v", l.tp, err)
+	}
+	return err
+}
+
+func (l *Log) setStartOffset(o record.Offset) error {
 	if o > l.EndOffset() {
 		return kerr.OffsetOutOfRange
 	}
