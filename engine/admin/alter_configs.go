@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/posthouse/posthouse/engine/config"
+	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -157,8 +158,8 @@ func (h *Handlers) alterTopic(ctx context.Context, c *change, validateOnly bool)
 		return err
 	case c.name == "":
 		return fail(kerr.InvalidRequest, "Default topic resources are not allowed.")
-	case invalidName(c.name) != "":
-		return fail(kerr.InvalidTopicException, "%s", invalidName(c.name))
+	case meta.InvalidTopicName(c.name) != "":
+		return fail(kerr.InvalidTopicException, "%s", meta.InvalidTopicName(c.name))
 	}
 	if _, err := config.ParseTopic(next, h.Broker()); err != nil {
 		return err

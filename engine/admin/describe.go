@@ -94,7 +94,7 @@ func cursor(topic string, partition int) *kmsg.DescribeTopicPartitionsResponseNe
 func describeMissing(name string) kmsg.DescribeTopicPartitionsResponseTopic {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	out.Topic, out.ErrorCode = &name, kerr.UnknownTopicOrPartition.Code
-	if invalidName(name) != "" {
+	if meta.InvalidTopicName(name) != "" {
 		out.ErrorCode = kerr.InvalidTopicException.Code
 	}
 	out.IsInternal = meta.IsInternal(name)

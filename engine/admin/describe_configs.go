@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/posthouse/posthouse/engine/config"
+	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -67,7 +68,7 @@ func (h *Handlers) DescribeConfigs(_ context.Context, req *kmsg.DescribeConfigsR
 func (h *Handlers) describeResource(broker *config.Broker, r *kmsg.DescribeConfigsRequestResource) ([]config.Entry, error) {
 	switch r.ResourceType {
 	case topicResource:
-		if reason := invalidName(r.ResourceName); reason != "" {
+		if reason := meta.InvalidTopicName(r.ResourceName); reason != "" {
 			return nil, fail(kerr.InvalidTopicException, "%s", reason)
 		}
 		t := h.Image().Topics[r.ResourceName]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/posthouse/posthouse/storage/record"
@@ -164,7 +165,7 @@ func (h *Handlers) metadataTopics(ctx context.Context, im *meta.Image, req *kmsg
 		a := answered{name: t.Topic}
 		if im.Topics[*t.Topic] == nil {
 			a.code = kerr.UnknownTopicOrPartition
-			if invalidName(*t.Topic) != "" {
+			if meta.InvalidTopicName(*t.Topic) != "" {
 				a.code = kerr.InvalidTopicException
 			} else {
 				missing = append(missing, *t.Topic)
@@ -190,7 +191,7 @@ func (h *Handlers) autoCreate(ctx context.Context, names []string) map[string]*k
 	var specs []meta.TopicSpec
 	partitions := int64(0)
 	for _, name := range names {
-		if name == clusterMetadataTopic {
+		if name == meta.ClusterMetadataTopic {
 			continue
 		}
 		spec := h.defaultSpec(name)
@@ -232,13 +233,13 @@ func (h *Handlers) autoCreate(ctx context.Context, names []string) map[string]*k
 func (h *Handlers) defaultSpec(name string) meta.TopicSpec {
 	b := h.Broker()
 	switch name {
-	case offsetsTopic:
+	case meta.OffsetsTopic:
 		return meta.TopicSpec{Name: name, Partitions: b.OffsetsTopicPartitions, ReplicationFactor: b.OffsetsTopicReplication, Configs: map[string]string{
 			"cleanup.policy":   "compact",
 			"compression.type": "producer",
 			"segment.bytes":    itoa(b.OffsetsTopicSegmentBytes),
 		}}
-	case transactionTopic:
+	case meta.TransactionTopic:
 		return meta.TopicSpec{Name: name, Partitions: b.TransactionTopicPartitions, ReplicationFactor: b.TransactionTopicReplication, Configs: map[string]string{
 			"cleanup.policy":                 "compact",
 			"compression.type":               "uncompressed",
@@ -249,6 +250,8 @@ func (h *Handlers) defaultSpec(name string) meta.TopicSpec {
 	}
 	return meta.TopicSpec{Name: name, Partitions: b.NumPartitions, ReplicationFactor: b.DefaultReplicationFactor}
 }
+
+func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // view renders topics of one image for one listener and Metadata version.
 type view struct {

@@ -52,7 +52,7 @@ func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 	deferred := make(map[string]bool)
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		if counts[t.Topic] > 1 || t.Topic == clusterMetadataTopic {
+		if counts[t.Topic] > 1 || t.Topic == meta.ClusterMetadataTopic {
 			if !deferred[t.Topic] {
 				deferred[t.Topic] = true
 				last = append(last, t.Topic)
@@ -117,7 +117,7 @@ func (h *Handlers) tooManyPartitions(topics []kmsg.CreateTopicsRequestTopic) boo
 // last value.
 func (h *Handlers) topicSpec(t *kmsg.CreateTopicsRequestTopic) (meta.TopicSpec, error) {
 	spec := meta.TopicSpec{Name: t.Topic, Partitions: t.NumPartitions, ReplicationFactor: t.ReplicationFactor}
-	if reason := invalidName(t.Topic); reason != "" {
+	if reason := meta.InvalidTopicName(t.Topic); reason != "" {
 		return spec, fail(kerr.InvalidTopicException, "%s", reason)
 	}
 	var nulls []string

@@ -97,12 +97,12 @@ func (c *Controller) gather(im *meta.Image, found []storage.FoundLog) map[string
 		if _, deleted := im.Deleted[f.TopicID]; deleted {
 			continue // this cluster's own, on its way out
 		}
-		switch err := CheckTopicName(f.TP.Topic); {
+		switch reason := meta.InvalidTopicName(f.TP.Topic); {
 		case f.TopicID.IsZero():
 			skip("it has no topic id (partition.metadata)")
 			continue
-		case err != nil:
-			skip(err.Error())
+		case reason != "":
+			skip(reason)
 			continue
 		case f.TP.Partition >= maxAdopted:
 			skip(fmt.Sprintf("partition numbers of %d and more are not adopted", maxAdopted))

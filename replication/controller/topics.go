@@ -88,11 +88,11 @@ func (o outcomes) settle(err error) {
 
 // planTopic checks a spec and places its replicas.
 func (c *Controller) planTopic(im *meta.Image, spec meta.TopicSpec, taken collisions, made map[string]bool, place *placer) ([]meta.AssignmentValue, error) {
-	if err := CheckTopicName(spec.Name); err != nil {
-		return nil, err
+	if reason := meta.InvalidTopicName(spec.Name); reason != "" {
+		return nil, &record.Error{Kerr: kerr.InvalidTopicException, Message: reason}
 	}
-	if spec.Name == metadataTopic {
-		return nil, record.Errorf(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", metadataTopic)
+	if spec.Name == meta.ClusterMetadataTopic {
+		return nil, record.Errorf(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", spec.Name)
 	}
 	if im.Topics[spec.Name] != nil || made[spec.Name] {
 		return nil, record.Errorf(kerr.TopicAlreadyExists, "Topic '%s' already exists.", spec.Name)

@@ -144,13 +144,3 @@ func (im *Image) Version(key string) Version {
 	}
 	return im.versions[key]
 }
-
-// IsInternal says whether Kafka treats a topic of this name as internal
-// (org.apache.kafka.common.internals.Topic).
-func IsInternal(name string) bool {
-	switch name {
-	case "__consumer_offsets", "__transaction_state", "__share_group_state":
-		return true
-	}
-	return false
-}
