@@ -72,13 +72,13 @@ type Manager struct {
 	stopped   bool
 	jobs      []*job
 	running   bool
+	upkeeping bool          // a Tick's work is at the executor; one at a time
 	changed   chan struct{} // closed and replaced when replicas became ready or failed, or jobs ended
 	recovered []record.TopicPartition
 	offline   map[*Partition]*retry // replicas to be tried again
 
-	checkpointing atomic.Bool
 	checkpointed  atomic.Uint64 // fingerprint of what the checkpoints hold
-	checkpointErr string        // why the last one failed; guarded by checkpointing
+	checkpointErr string        // why the last one failed; upkeep's own
 	nextTickMs    atomic.Int64
 }
 
@@ -176,17 +176,19 @@ func (m *Manager) Tick() {
 	if now < next || !m.nextTickMs.CompareAndSwap(next, now+m.cfg.CheckpointIntervalMs) {
 		return
 	}
-	if !m.checkpointing.CompareAndSwap(false, true) {
-		return // the last one is still at it
+	m.mu.Lock()
+	due := m.started && !m.stopped && !m.upkeeping
+	m.upkeeping = m.upkeeping || due
+	m.mu.Unlock()
+	if !due {
+		return // not yet, not any more, or the last one is still at it
 	}
 	m.cfg.Executor.Submit(func() {
-		defer m.checkpointing.Store(false)
+		m.upkeep()
 		m.mu.Lock()
-		live := m.started && !m.stopped
+		m.upkeeping = false
 		m.mu.Unlock()
-		if live {
-			m.upkeep()
-		}
+		m.notify()
 	})
 }
 
@@ -227,8 +229,8 @@ func (m *Manager) fingerprint() uint64 {
 	return sum
 }
 
-// Close stops all partitions, waits for the job at work and for a Start (end
-// its context first), flushes and closes the logs. The caller has stopped what
+// Close stops all partitions, waits for what is at work, a Start too (end its
+// context first), flushes and closes the logs. The caller has stopped what
 // appends and reads. A second call returns ErrStopped.
 func (m *Manager) Close(ctx context.Context, progress func(done, total int)) error {
 	m.mu.Lock()
@@ -242,7 +244,7 @@ func (m *Manager) Close(ctx context.Context, progress func(done, total int)) err
 	err := m.await(ctx, func() (bool, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return !m.running && !m.starting, nil
+		return !m.running && !m.starting && !m.upkeeping, nil
 	})
 	if err != nil {
 		return fmt.Errorf("replication: waiting for directory changes: %w", err)

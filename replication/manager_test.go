@@ -463,6 +463,30 @@ func TestClose(t *testing.T) {
 	n.agree()
 }
 
+// TestCloseWaitsForUpkeep: upkeep at work must not write a checkpoint into
+// directories that are unlocked and maybe another process's by then.
+func TestCloseWaitsForUpkeep(t *testing.T) {
+	n := newNode(t).start()
+	n.create("t", 1, nil)
+	n.settle()
+	n.clock.advance(10_000)
+	n.manager.Tick() // its work is still with the executor
+	closed := make(chan error, 1)
+	go func() { closed <- n.manager.Close(n.ctx, nil) }()
+	select {
+	case err := <-closed:
+		t.Fatalf("closed before the upkeep was over: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	n.exec.drain()
+	n.ok(<-closed)
+	n.clock.advance(10_000)
+	n.manager.Tick()
+	if n.exec.one() {
+		t.Error("upkeep after the close")
+	}
+}
+
 func TestStartReportsProgressAndStopsWithContext(t *testing.T) {
 	n := newNode(t).start()
 	n.create("t", 3, nil)
