@@ -1,7 +1,6 @@
 package loadgen
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -9,15 +8,8 @@ import (
 	"github.com/posthouse/posthouse/results/hdr"
 )
 
-// WriteJSON writes the outcome, indented.
-func (o *Outcome) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(o)
-}
-
-// WriteLog writes the latencies of every second as an HdrHistogram log, one
-// tag for each line.
+// WriteLog writes the latencies of every second, the warm-up included, as an
+// HdrHistogram log with one tag for each line.
 func (o *Outcome) WriteLog(w io.Writer) error {
 	log, err := hdr.NewLogWriter(w, o.StartedAt, fmt.Sprintf("posthouse load, workload %s", o.Workload.Name))
 	if err != nil {

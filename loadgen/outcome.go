@@ -66,26 +66,26 @@ const (
 
 // Line is one measured quantity, in the measured part of the run alone.
 type Line struct {
-	Name string `json:"name"`
+	Name string
 	// Records, Bytes and Requests were completed; Bytes counts batches as they
 	// are on the wire.
-	Records  int64 `json:"records"`
-	Bytes    int64 `json:"bytes"`
-	Requests int64 `json:"requests"`
+	Records  int64
+	Bytes    int64
+	Requests int64
 	// Unfinished records were due and had no answer when the run was over; the
 	// histogram has them with the time they had waited by then.
-	Unfinished    int64            `json:"unfinished,omitempty"`
-	Errors        int64            `json:"errors"`
-	ErrorsByCode  map[string]int64 `json:"errorsByCode,omitempty"`
-	RecordsPerSec float64          `json:"recordsPerSec"`
-	MiBPerSec     float64          `json:"mibPerSec"`
-	Histogram     *hdr.Histogram   `json:"histogram"`
+	Unfinished    int64
+	Errors        int64
+	ErrorsByCode  map[string]int64
+	RecordsPerSec float64
+	MiBPerSec     float64
+	Histogram     *hdr.Histogram
 }
 
 // Warning is a reason to read the figures with care.
 type Warning struct {
-	Code string `json:"code"`
-	Text string `json:"text"`
+	Code string
+	Text string
 }
 
 // Codes of warnings.
@@ -102,35 +102,35 @@ const (
 
 // ClientUsage is what the load generator itself used in the measured part.
 type ClientUsage struct {
-	Engine string `json:"engine"`
-	Loops  int    `json:"loops"`
+	Engine string
+	Loops  int
 	// CPUSeconds is the whole process, user and system.
-	CPUSeconds float64 `json:"cpuSeconds"`
+	CPUSeconds float64
 	// LoopShare is the CPU time of the busiest loop over wall-clock time;
 	// LoopWait is the time it was runnable and had no core.
-	LoopShare float64 `json:"loopShare"`
-	LoopWait  float64 `json:"loopWait"`
+	LoopShare float64
+	LoopWait  float64
 	// SendLatenessP99Us and SendLatenessMaxUs are how late batches left that
 	// nothing but the client held back, in µs.
-	SendLatenessP99Us int64 `json:"sendLatenessP99Us"`
-	SendLatenessMaxUs int64 `json:"sendLatenessMaxUs"`
+	SendLatenessP99Us int64
+	SendLatenessMaxUs int64
 }
 
 // Outcome is what a run measured; it is there after a failure too.
 type Outcome struct {
-	Workload  Workload      `json:"workload"`
-	Bootstrap []string      `json:"bootstrap"`
-	StartedAt time.Time     `json:"startedAt"`
-	Measured  time.Duration `json:"measuredNs"`
-	Lines     []Line        `json:"lines"`
-	Ticks     []Tick        `json:"ticks"`
-	Warnings  []Warning     `json:"warnings,omitempty"`
-	Client    ClientUsage   `json:"client"`
-	Verify    *VerifyReport `json:"verify,omitempty"`
+	Workload  Workload
+	Bootstrap []string
+	StartedAt time.Time
+	Measured  time.Duration
+	Lines     []Line
+	Ticks     []Tick
+	Warnings  []Warning
+	Client    ClientUsage
+	Verify    *VerifyReport
 	// Interrupted says that the context ended the run early.
-	Interrupted bool `json:"interrupted,omitempty"`
+	Interrupted bool
 	// Failure is why the run ended early, if it did.
-	Failure string `json:"failure,omitempty"`
+	Failure string
 }
 
 // Line returns the line of that name, or nil.
@@ -145,23 +145,23 @@ func (o *Outcome) Line(name string) *Line {
 
 // VerifyReport is what ModeVerify found. All counts are of records.
 type VerifyReport struct {
-	Sent     int64 `json:"sent"`
-	Acked    int64 `json:"acked"`
-	Received int64 `json:"received"`
+	Sent     int64
+	Acked    int64
+	Received int64
 	// Lost were acknowledged and never read.
-	Lost int64 `json:"lost"`
+	Lost int64
 	// Unknown were sent and neither acknowledged nor read: not a loss.
-	Unknown    int64 `json:"unknown"`
-	Duplicates int64 `json:"duplicates"`
+	Unknown    int64
+	Duplicates int64
 	// Reordered came after a later record of the same producer and partition,
 	// for the first time.
-	Reordered int64 `json:"reordered"`
+	Reordered int64
 	// Corrupt had a batch or a value with a wrong checksum.
-	Corrupt int64 `json:"corrupt"`
+	Corrupt int64
 	// Foreign were not written by this run.
-	Foreign    int64 `json:"foreign"`
-	Reconnects int64 `json:"reconnects"`
+	Foreign    int64
+	Reconnects int64
 	// Problems names the first few, for people.
-	Problems []string `json:"problems,omitempty"`
-	OK       bool     `json:"ok"`
+	Problems []string
+	OK       bool
 }

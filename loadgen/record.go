@@ -47,10 +47,12 @@ func newValues(rng *rand.Rand, largest int, compressibility float64) *values {
 	const block = 64
 	v := &values{pool: make([]byte, valuePoolBytes+largest)}
 	random := int(block * (1 - compressibility))
-	for i := range v.pool {
-		if i%block < random {
-			v.pool[i] = byte(rng.Uint32())
+	var bytes [block]byte
+	for at := 0; at < len(v.pool); at += block {
+		for i := 0; i < block; i += 8 {
+			binary.LittleEndian.PutUint64(bytes[i:], rng.Uint64())
 		}
+		copy(v.pool[at:], bytes[:random])
 	}
 	return v
 }

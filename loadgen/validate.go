@@ -43,7 +43,8 @@ func ReadWorkload(path string, mode Mode) (Workload, error) {
 // flags may still change it.
 func ParseWorkload(text []byte, mode Mode) (Workload, error) {
 	var head struct {
-		Mode Mode `yaml:"mode"`
+		Mode     Mode      `yaml:"mode"`
+		Schedule *Schedule `yaml:"schedule"`
 	}
 	if err := yaml.Load(text, &head); err != nil {
 		return Workload{}, errors.New(oneLine(err))
@@ -55,10 +56,19 @@ func ParseWorkload(text []byte, mode Mode) (Workload, error) {
 		return Workload{}, fmt.Errorf("mode: the file says %s, the command %s", head.Mode, mode)
 	}
 	w := DefaultWorkload(mode)
+	if head.Schedule != nil {
+		// A schedule is whole: the default's rate is no part of it.
+		w.Schedule = Schedule{}
+	}
 	if err := yaml.Load(text, &w, yaml.WithKnownFields()); err != nil {
 		return Workload{}, errors.New(oneLine(err))
 	}
 	w.Mode = mode
+	if s := &w.Schedule; s.Kind == "" && len(s.Steps) > 0 {
+		s.Kind = Steps
+	} else if s.Kind == "" && s.Rate != 0 {
+		s.Kind = Constant
+	}
 	return w, nil
 }
 

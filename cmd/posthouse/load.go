@@ -2,17 +2,21 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/posthouse/posthouse/cmd/broker"
 	"github.com/posthouse/posthouse/loadgen"
+	"github.com/posthouse/posthouse/results"
 )
 
 // loadFlags are what the load commands have besides the workload's.
@@ -107,7 +111,6 @@ func load(ctx context.Context, flags *loadFlags, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	defer files.close()
 	opts := loadgen.Options{
 		Bootstrap: flags.bootstrap, Workload: w, Engine: flags.engine, Loops: flags.loops,
 		ClientID: flags.clientID, LoopbackCongestion: flags.congestion,
@@ -173,50 +176,52 @@ func untilInterrupt(parent context.Context) (ctx context.Context, release func()
 	}
 }
 
-// resultFiles are opened before the run, so that a path that cannot be written
-// costs no measurement.
+// resultFiles are where the result goes. The paths are tried before the run, so
+// that one that cannot be written costs no measurement.
 type resultFiles struct {
-	json, hlog io.Writer
-	open       []*os.File
+	json   string
+	stdout io.Writer
+	hlog   *os.File
 }
 
 func openResultFiles(flags *loadFlags, stdout io.Writer) (*resultFiles, error) {
-	r := &resultFiles{}
-	for _, f := range []struct {
-		path string
-		to   *io.Writer
-	}{{flags.jsonFile, &r.json}, {flags.hlogFile, &r.hlog}} {
-		switch f.path {
-		case "":
-		case "-":
-			*f.to = stdout
-		default:
-			file, err := os.Create(f.path)
-			if err != nil {
-				r.close()
-				return nil, err
-			}
-			r.open = append(r.open, file)
-			*f.to = file
+	r := &resultFiles{json: flags.jsonFile, stdout: stdout}
+	if r.json != "" && r.json != "-" {
+		// Written whole at the end; a directory that takes no file shows now.
+		probe, err := os.CreateTemp(filepath.Dir(r.json), ".posthouse-load-*")
+		if err != nil {
+			return nil, fmt.Errorf("--json: %w", err)
+		}
+		_ = probe.Close()
+		if err := os.Remove(probe.Name()); err != nil {
+			return nil, err
+		}
+	}
+	if flags.hlogFile != "" {
+		var err error
+		if r.hlog, err = os.Create(flags.hlogFile); err != nil {
+			return nil, fmt.Errorf("--hlog: %w", err)
 		}
 	}
 	return r, nil
 }
 
-func (r *resultFiles) close() {
-	for _, f := range r.open {
-		_ = f.Close()
-	}
-}
-
 // write writes what was asked for.
 func (r *resultFiles) write(o *loadgen.Outcome) error {
 	var errs []error
-	if r.json != nil {
-		errs = append(errs, o.WriteJSON(r.json))
+	if r.json != "" {
+		run := o.Result(os.Args)
+		run.Environment = results.CaptureEnvironment(".", broker.Version)
+		if r.json == "-" {
+			encoder := json.NewEncoder(r.stdout)
+			encoder.SetIndent("", " ")
+			errs = append(errs, encoder.Encode(run))
+		} else {
+			errs = append(errs, run.Write(r.json))
+		}
 	}
 	if r.hlog != nil {
-		errs = append(errs, o.WriteLog(r.hlog))
+		errs = append(errs, o.WriteLog(r.hlog), r.hlog.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -35,7 +35,7 @@ func NewLogWriter(w io.Writer, start time.Time, comments ...string) (*LogWriter,
 		if strings.ContainsAny(c, "\r\n") {
 			return nil, fmt.Errorf("hlog: line break in comment %q", c)
 		}
-		if err := log.OutputComment("# " + c); err != nil {
+		if err := log.OutputComment(" " + c); err != nil {
 			return nil, err
 		}
 	}
