@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const (
@@ -63,8 +62,11 @@ func (m *Machine) Close() error {
 }
 
 // UseUpFreeMemory writes dirty pages back and then fills the page cache with
-// clean pages until less than 400 MiB of memory is free. It returns what is
-// free then. Deleting files frees memory again: call it before each run.
+// clean pages until less than 400 MiB of memory is free, or until reading on
+// no longer lowers it: then a memory control group is at its limit, and what is
+// written from now on recycles the group's own pages, which is what a
+// measurement needs. It returns what is free then. Deleting files frees memory
+// again: call it before each run.
 func (m *Machine) UseUpFreeMemory(ctx context.Context) (free int64, err error) {
 	syscall.Sync()
 	f, err := os.Open(m.fillPath)
@@ -72,15 +74,22 @@ func (m *Machine) UseUpFreeMemory(ctx context.Context) (free int64, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	buf := make([]byte, fillStep)
-	// Twice the machine's memory is more than it takes, whatever is reclaimed.
 	total, err := meminfo("MemTotal")
 	if err != nil {
 		return 0, err
 	}
+	buf := make([]byte, fillStep)
+	const stretch, progress = 512 << 20, 32 << 20 // less progress in a stretch is none
+	stretchFree := int64(1 << 62)
 	for read := int64(0); read < 2*total; read += fillStep {
 		if free, err = meminfo("MemFree"); err != nil || free < memFreeTarget {
 			return free, err
+		}
+		if read%stretch == 0 {
+			if stretchFree-free < progress {
+				return free, nil
+			}
+			stretchFree = free
 		}
 		if err := ctx.Err(); err != nil {
 			return free, err
@@ -91,26 +100,6 @@ func (m *Machine) UseUpFreeMemory(ctx context.Context) (free int64, err error) {
 		m.fillOffset += fillStep
 	}
 	return free, fmt.Errorf("still %d MiB of memory free after reading twice the machine's memory", free>>20)
-}
-
-// Settle waits until writeback has little left to do, so that one contender's
-// dirty pages are not written at the expense of the next.
-func Settle(ctx context.Context) error {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		dirty, err := meminfo("Dirty")
-		if err != nil {
-			return err
-		}
-		if dirty < 16<<20 {
-			return nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // meminfo is a line of /proc/meminfo in bytes.

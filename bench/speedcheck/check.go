@@ -13,7 +13,8 @@ type check struct {
 	options    options
 	machine    *bench.Machine // nil if the machine is left as it is
 	contenders []*contender
-	topics     int // created so far
+	topics     int          // created so far
+	free       bench.Sample // MiB free before each round
 }
 
 // figures are a contender's rounds of one line.
@@ -23,6 +24,7 @@ type figures struct {
 	server bench.Sample // CPU µs per record
 	client bench.Sample // CPU µs per record
 	perGiB bench.Sample // server CPU s per GiB of batches
+	others bench.Sample // cores busy with neither server nor client
 }
 
 // warmUp writes what reads need and gives the JVM time to compile what it will
@@ -38,7 +40,7 @@ func (c *check) warmUp(ctx context.Context, lines []line) error {
 		}
 		warm := line{key: "warm", partitions: 8, run: produceWith(batchConns, pipelineDepth, batchRecords, recordBytes)}
 		for _, l := range append([]line{warm, warm, warm, warm}, lines...) {
-			if _, _, err := c.round(ctx, contender, l); err != nil {
+			if _, _, err := c.round(ctx, contender, l, false); err != nil {
 				return fmt.Errorf("%s: %s: %w", contender.name, l.key, err)
 			}
 		}
@@ -54,16 +56,17 @@ func (c *check) measure(ctx context.Context, l line) error {
 			if err := c.onlyThis(contender); err != nil {
 				return err
 			}
-			got, server, err := c.round(ctx, contender, l)
+			got, used, err := c.round(ctx, contender, l, true)
 			if err != nil {
 				return fmt.Errorf("%s: %w", contender.name, err)
 			}
 			f, records := &all[i], float64(got.records)
 			f.rate = append(f.rate, records/got.elapsed.Seconds())
 			f.mibps = append(f.mibps, float64(got.bytes)/(1<<20)/got.elapsed.Seconds())
-			f.server = append(f.server, float64(server.Total().Microseconds())/records)
+			f.server = append(f.server, float64(used.server.Microseconds())/records)
 			f.client = append(f.client, float64(got.client.Microseconds())/records)
-			f.perGiB = append(f.perGiB, server.Total().Seconds()/(float64(got.bytes)/(1<<30)))
+			f.perGiB = append(f.perGiB, used.server.Seconds()/(float64(got.bytes)/(1<<30)))
+			f.others = append(f.others, max(0, used.machine-used.server-got.client).Seconds()/used.wall.Seconds())
 		}
 	}
 	c.print(l, all)
@@ -82,61 +85,71 @@ func (c *check) onlyThis(running *contender) error {
 	return running.broker.Process.Resume()
 }
 
+// usage is what a round cost.
+type usage struct {
+	server  time.Duration // the broker's CPU, user and system
+	machine time.Duration // all cores, whoever kept them busy
+	wall    time.Duration
+}
+
 // round runs a line once on a fresh topic and returns what the client saw and
-// what the broker used.
-func (c *check) round(ctx context.Context, contender *contender, l line) (result, bench.CPUTime, error) {
+// what it cost. A round that is measured begins on a prepared machine.
+func (c *check) round(ctx context.Context, contender *contender, l line, measured bool) (result, usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	addr, pid := contender.broker.Config.Addr, contender.broker.Process.PID()
+	addr := contender.broker.Config.Addr
 	work := load{addr: addr, topic: readTopic, read: contender.read, seconds: c.options.seconds}
 	if !l.reads {
 		c.topics++
 		work.topic = fmt.Sprintf("speed-%s-%d", l.key, c.topics)
 		// Files go soon after the topic, so that the disk holds a round at a time.
 		if err := bench.CreateTopic(ctx, addr, work.topic, l.partitions, map[string]string{"file.delete.delay.ms": "0"}); err != nil {
-			return result{}, bench.CPUTime{}, err
+			return result{}, usage{}, err
 		}
 	}
-	if err := c.prepare(ctx); err != nil {
-		return result{}, bench.CPUTime{}, err
+	if measured && c.machine != nil {
+		free, err := c.machine.UseUpFreeMemory(ctx)
+		if err != nil {
+			return result{}, usage{}, err
+		}
+		c.free = append(c.free, float64(free)/(1<<20))
 	}
-	before, err := bench.ProcessCPU(pid)
+	before, err := readUsage(contender.broker.Process.PID())
 	if err != nil {
-		return result{}, bench.CPUTime{}, err
+		return result{}, usage{}, err
 	}
+	began := time.Now()
 	got, err := l.run(ctx, work)
 	if err != nil {
-		return got, bench.CPUTime{}, err
+		return got, usage{}, err
 	}
-	after, err := bench.ProcessCPU(pid)
+	after, err := readUsage(contender.broker.Process.PID())
 	if err != nil {
-		return got, bench.CPUTime{}, err
+		return got, usage{}, err
 	}
 	if !l.reads {
 		err = bench.DeleteTopic(ctx, addr, work.topic)
 		time.Sleep(300 * time.Millisecond) // the deletion's own work
 	}
-	return got, after.Sub(before), err
+	return got, usage{server: after.server - before.server, machine: after.machine - before.machine, wall: time.Since(began)}, err
 }
 
-// prepare brings the machine to the state that every round starts from.
-func (c *check) prepare(ctx context.Context) error {
-	if c.machine == nil {
-		return nil
+// readUsage reads the counters that only grow.
+func readUsage(pid int) (usage, error) {
+	server, err := bench.ProcessCPU(pid)
+	if err != nil {
+		return usage{}, err
 	}
-	if err := bench.Settle(ctx); err != nil {
-		return err
-	}
-	_, err := c.machine.UseUpFreeMemory(ctx)
-	return err
+	machine, err := bench.MachineCPU()
+	return usage{server: server.Total(), machine: machine}, err
 }
 
 func (c *check) print(l line, all []figures) {
 	fmt.Println(l.name)
-	fmt.Printf("  %-20s %28s %24s %24s %24s %20s\n", "", "records/s", "MiB/s", "server CPU µs/record", "server CPU s/GiB", "client CPU µs/record")
+	fmt.Printf("  %-20s %26s %20s %22s %22s %22s %14s\n", "", "records/s", "MiB/s", "server CPU µs/record", "server CPU s/GiB", "client CPU µs/record", "other cores")
 	for i, contender := range c.contenders {
 		f := all[i]
-		fmt.Printf("  %-20s %28s %24s %24s %24s %20.3g\n", contender.name, f.rate, f.mibps, f.server, f.perGiB, f.client.Median())
+		fmt.Printf("  %-20s %26s %20s %22s %22s %22.2f %14.2f\n", contender.name, f.rate, f.mibps, f.server, f.perGiB, f.client.Median(), f.others.Median())
 	}
 	last := len(all) - 1
 	for i := range last {

@@ -94,6 +94,9 @@ func run(ctx context.Context, o options) (err error) {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
+	if c.machine != nil {
+		fmt.Printf("memory free before a round, MiB: %s\n", c.free)
+	}
 	return nil
 }
 
@@ -167,7 +170,8 @@ func printEnvironment(o options, contenders []*contender) {
 	if !o.prepare {
 		fmt.Println("the machine was NOT prepared: free memory and congestion control as found")
 	}
-	fmt.Printf("%d rounds of %.1f s, medians (range); CPU is the process's own, user + system\n\n", o.rounds, o.seconds)
+	fmt.Printf("%d rounds of %.1f s, medians (range); CPU is the process's own, user + system;\n"+
+		"\"other cores\" is what kept the machine busy beside server and client: kernel threads, and whatever else ran\n\n", o.rounds, o.seconds)
 }
 
 func chosenLines(list string) ([]line, error) {
