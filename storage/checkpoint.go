@@ -59,17 +59,16 @@ func (m *Manager) writeCheckpoints(d *logDir, names ...string) error {
 	return nil
 }
 
-// unloaded gives the entries of partitions that are on disk but could not be
-// loaded; everything else without a log is stale.
+// unloaded gives the entries of partitions that are on disk but were not or
+// not yet loaded.
 func (m *Manager) unloaded(d *logDir, name string) map[record.TopicPartition]record.Offset {
 	from := map[string]map[record.TopicPartition]record.Offset{
 		recoveryPointName: d.recovery, logStartName: d.start, replicationName: d.replication}[name]
 	out := map[record.TopicPartition]record.Offset{}
 	for tp, o := range from {
-		if m.Get(tp) != nil || d.stale[tp] {
-			continue
+		if m.Get(tp) == nil {
+			out[tp] = o
 		}
-		out[tp] = o
 	}
 	return out
 }
@@ -105,10 +104,31 @@ func (m *Manager) forget(d *logDir, tp record.TopicPartition) error {
 	if !d.stale[tp] {
 		return nil
 	}
+	return m.writeCheckpoints(d, recoveryPointName, logStartName, replicationName)
+}
+
+// leftAt is what the checkpoints said of a partition at the start.
+func (d *logDir) leftAt(tp record.TopicPartition) loadState {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	at, known := d.recovery[tp]
+	return loadState{clean: d.clean, trusted: d.trusted && known,
+		recoveryPoint: at, logStart: d.start[tp], highWatermark: d.replication[tp]}
+}
+
+// isGone notes that a partition is no longer in the directory under its name.
+func (d *logDir) isGone(tp record.TopicPartition) {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	d.markGone(tp)
+}
+
+// markGone is isGone for who holds writing.
+func (d *logDir) markGone(tp record.TopicPartition) {
 	delete(d.recovery, tp)
 	delete(d.start, tp)
 	delete(d.replication, tp)
-	return m.writeCheckpoints(d, recoveryPointName, logStartName, replicationName)
+	d.stale[tp] = true
 }
 
 // checkpointRecovery makes a recovery point durable that went down.

@@ -30,6 +30,7 @@ type entryTable struct {
 
 	n       atomic.Int32 // entries
 	written int32        // entries known to be in the file; guarded by writeMu
+	durable bool         // what is in the file was synced; guarded by writeMu
 	writeMu sync.Mutex   // serialises workers that write the file
 	mapMu   sync.Mutex   // serialises workers that map the file; guards retired
 	retired bool         // released: the path may soon belong to another log
@@ -160,8 +161,13 @@ func (t *entryTable) mapFile() error {
 		return err
 	}
 	t.mu.Lock()
-	t.mapped, t.unmap = data, unmap
+	if t.inFile { // else the appender has taken the entries to memory meanwhile
+		t.mapped, t.unmap, unmap = data, unmap, nil
+	}
 	t.mu.Unlock()
+	if unmap != nil {
+		return unmap()
+	}
 	return nil
 }
 
@@ -177,18 +183,16 @@ func (t *entryTable) bytesBetween(first, last int) []byte {
 }
 
 // writeBehind brings the file up to the published entries and leaves it sized
-// to them; with sync also durable. Worker context. The table stays in memory.
+// to them; with sync also durable. Worker context. The table stays where it is.
 func (t *entryTable) writeBehind(sync bool) (err error) {
 	t.writeMu.Lock()
 	defer t.writeMu.Unlock()
-	t.mu.RLock()
-	inFile := t.inFile
-	t.mu.RUnlock()
-	if inFile {
+	inFile := !t.inMemory()
+	if inFile && (!sync || t.durable) {
 		return nil
 	}
 	f, err := t.fs.Open(t.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !inFile {
 		t.written = 0
 		f, err = t.fs.Create(t.path)
 	}
@@ -200,24 +204,25 @@ func (t *entryTable) writeBehind(sync bool) (err error) {
 			err = closeErr
 		}
 	}()
-	n := int32(t.count())
-	if t.written > n {
-		t.written = n // the log was truncated
-	}
-	if data := t.bytesBetween(int(t.written), int(n)); len(data) > 0 {
-		if _, err := f.WriteAt(data, int64(t.written)*int64(t.size)); err != nil {
+	if !inFile {
+		t.durable = false
+		n := int32(t.count())
+		if data := t.bytesBetween(int(t.written), int(n)); len(data) > 0 {
+			if _, err := f.WriteAt(data, int64(t.written)*int64(t.size)); err != nil {
+				return err
+			}
+		}
+		if err := f.Truncate(int64(n) * int64(t.size)); err != nil {
 			return err
 		}
-	}
-	if err := f.Truncate(int64(n) * int64(t.size)); err != nil {
-		return err
+		t.written = n
 	}
 	if sync {
 		if err := f.Sync(); err != nil {
 			return err
 		}
+		t.durable = true
 	}
-	t.written = n
 	return nil
 }
 
@@ -226,37 +231,40 @@ func (t *entryTable) seal() error {
 	if err := t.writeBehind(true); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	chunks := t.chunks
-	t.chunks, t.inFile = nil, true
-	t.mu.Unlock()
-	freeChunks(chunks)
+	t.handOver()
 	return nil
 }
 
-// handOver lets the file stand for the memory if it holds all entries.
-func (t *entryTable) handOver() bool {
-	t.writeMu.Lock()
-	whole := t.written == t.n.Load()
-	t.writeMu.Unlock()
-	if !whole {
+// inMemory says whether entries can be added.
+func (t *entryTable) inMemory() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return !t.inFile
+}
+
+// complete says whether the file holds all entries; false also while a worker
+// is writing it.
+func (t *entryTable) complete() bool {
+	if !t.writeMu.TryLock() {
 		return false
 	}
+	defer t.writeMu.Unlock()
+	return t.written == t.n.Load()
+}
+
+// handOver lets the file, which holds all entries, stand for the memory.
+func (t *entryTable) handOver() {
 	t.mu.Lock()
 	chunks := t.chunks
 	t.chunks, t.inFile = nil, true
 	t.mu.Unlock()
 	freeChunks(chunks)
-	return true
 }
 
 // unseal brings the entries of the file back to memory, as the active
 // segment's are. Worker context, or the first append after a start.
 func (t *entryTable) unseal() error {
-	t.mu.RLock()
-	inFile := t.inFile
-	t.mu.RUnlock()
-	if !inFile {
+	if t.inMemory() {
 		return nil
 	}
 	n, per := t.count(), t.perChunk()

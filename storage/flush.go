@@ -8,8 +8,9 @@ import (
 )
 
 // Flush makes everything below an offset durable and raises the recovery point
-// at least to it. Worker context. An error takes the log offline: what a
-// failed sync has lost, no second one brings back.
+// at least to it. Worker context. An error takes the log offline, since what a
+// failed sync has lost no second one brings back; but for a full disk, which
+// has lost nothing as long as no sync says so.
 func (l *Log) Flush(upTo record.Offset) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -20,25 +21,29 @@ func (l *Log) Flush(upTo record.Offset) error {
 	list := l.list()
 	err := l.onFiles(func() error {
 		named := false
-		for _, s := range list {
+		for i, s := range list {
 			if s.flushed.Load() || s.size.Load() == 0 {
 				continue
 			}
+			named = true
 			// The recovery point must not pass a segment that a power cut could
 			// bring back under its provisional name, or without its snapshot.
 			if err := l.completeNew(s); err != nil {
 				return err
 			}
-			h, err := s.file.acquire(false)
-			if err != nil {
+			// Nor what a start takes as it is without its indexes.
+			if i < len(list)-1 {
+				if err := l.seal(s); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := s.syncBatches(); err != nil {
 				return err
 			}
-			err = h.file.Datasync()
-			h.release()
-			if err != nil {
+			if err := s.writeIndexes(true); err != nil {
 				return err
 			}
-			named = true
 		}
 		if named {
 			if err := l.fs.SyncDir(l.dir); err != nil {
@@ -53,10 +58,25 @@ func (l *Log) Flush(upTo record.Offset) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("flushing up to offset %d: %w", upTo, err)
-		l.fail(err)
+		if !outOfSpace(err) {
+			l.fail(err)
+		}
 		return err
 	}
 	l.raiseRecoveryPoint(end)
+	return nil
+}
+
+// syncBatches makes the batches of a segment that is in use durable.
+func (s *segment) syncBatches() error {
+	h, err := s.file.acquire(false)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	if err := h.file.Datasync(); err != nil {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
 	return nil
 }
 
@@ -82,9 +102,7 @@ func (l *Log) close() error {
 	l.closed = true
 	dirty := l.dirty
 	active := l.active()
-	if l.warm {
-		active.finishTimes()
-	}
+	active.finishTimes()
 	snapshot := l.producers.appendSnapshot(nil)
 	end := l.EndOffset()
 	l.mu.Unlock()
@@ -178,17 +196,25 @@ func (l *Log) sweep() {
 		}
 	}
 	active := list[len(list)-1]
-	if !active.file.used.Load() && active.ring.Load() != nil {
-		l.cool()
+	if !active.file.used.Load() {
+		l.dropIdlePrepared()
+		if active.index.table.inMemory() {
+			l.cool()
+		}
 	}
-	active.file.sweep()
+	active.sweep()
 }
 
 // cool gives back the memory of an active segment that is not in use. Its
 // indexes go to their files; the next append brings them back. The appender is
 // kept out only while the memory changes hands.
 func (l *Log) cool() {
+	if l.Err() != nil || !l.mu.TryLock() {
+		return
+	}
 	s := l.active()
+	s.finishTimes()
+	l.mu.Unlock()
 	err := l.onFiles(func() error { return s.writeIndexes(false) })
 	if err != nil {
 		l.logger.Debug("writing idle indexes failed", "dir", l.dir, "err", err)
@@ -198,7 +224,7 @@ func (l *Log) cool() {
 		return
 	}
 	defer l.mu.Unlock()
-	if s != l.active() || s.provisional.Load() || !s.index.table.handOver() || !s.times.table.handOver() {
+	if l.closed || s != l.active() || s.provisional.Load() || !s.handOver() {
 		return
 	}
 	s.ring.Store(nil)

@@ -54,10 +54,9 @@ type logDir struct {
 	trusted bool // by a stop of ours
 	state   dirState
 
-	// The checkpoints as they were at the start.
+	writing sync.Mutex // serialises checkpoint writes; guards the following
+	// The checkpoints as they were at the start, without partitions that are gone.
 	recovery, start, replication map[record.TopicPartition]record.Offset
-
-	writing sync.Mutex // serialises checkpoint writes; guards stale
 	// stale says that the checkpoint files may name logs that are gone, so they
 	// must be rewritten before a log of that name is made anew: its bytes would
 	// pass for durable ones.

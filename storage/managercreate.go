@@ -64,7 +64,8 @@ func (m *Manager) openExisting(tp record.TopicPartition, id record.TopicID, cfg 
 			continue
 		}
 		l := newLog(m, d, tp, id, dir, cfg)
-		st := loadState{recoveryPoint: d.recovery[tp], logStart: d.start[tp], highWatermark: d.replication[tp]}
+		st := d.leftAt(tp)
+		st.clean = false
 		if err := l.load(st); err != nil {
 			l.abandon()
 			return nil, err
@@ -86,9 +87,7 @@ func (m *Manager) displace(l *Log) error {
 		return err
 	}
 	m.cfg.Logger.Warn("setting the log of an older topic of the same name aside", "dir", l.dir, "id", l.id.String(), "now", aside)
-	d.writing.Lock()
-	d.stale[l.tp] = true
-	d.writing.Unlock()
+	d.isGone(l.tp)
 	return m.cfg.FS.SyncDir(d.path)
 }
 
@@ -183,9 +182,7 @@ func (m *Manager) Delete(tp record.TopicPartition) error {
 	m.mu.Lock()
 	delete(m.logs, tp)
 	m.mu.Unlock()
-	d.writing.Lock()
-	d.stale[tp] = true
-	d.writing.Unlock()
+	d.isGone(tp)
 	if err := m.cfg.FS.SyncDir(d.path); err != nil {
 		return err
 	}

@@ -153,10 +153,7 @@ func (ld *loader) one(d *logDir, f FoundLog) error {
 	m.claim(f.TP)
 	defer m.unclaim(f.TP)
 	l := newLog(m, d, f.TP, f.TopicID, f.Dir, cfg)
-	rp, known := d.recovery[f.TP]
-	st := loadState{clean: d.clean, trusted: d.trusted && known,
-		recoveryPoint: rp, logStart: d.start[f.TP], highWatermark: d.replication[f.TP]}
-	if err := l.load(st); err != nil {
+	if err := l.load(d.leftAt(f.TP)); err != nil {
 		l.abandon()
 		return err
 	}
@@ -180,6 +177,7 @@ func (m *Manager) setStray(d *logDir, tp record.TopicPartition, dir string) erro
 	if err := m.cfg.FS.Rename(dir, aside); err != nil {
 		return err
 	}
+	d.isGone(tp)
 	m.cfg.Logger.Warn("setting a stray partition directory aside: no topic of this cluster claims it", "dir", dir, "now", aside)
 	return m.cfg.FS.SyncDir(d.path)
 }
@@ -219,7 +217,9 @@ func (m *Manager) markStale() error {
 					d.writing.Unlock()
 					return err
 				}
-				d.stale[tp] = !ok
+				if !ok {
+					d.markGone(tp)
+				}
 			}
 		}
 		d.writing.Unlock()

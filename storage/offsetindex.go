@@ -26,7 +26,7 @@ func newOffsetIndex(fsys vfs.FS, path string, base record.Offset) *offsetIndex {
 // openOffsetIndex is the index of a sealed segment, in a file of this size.
 func openOffsetIndex(fsys vfs.FS, path string, base record.Offset, fileSize int64) *offsetIndex {
 	x := newOffsetIndex(fsys, path, base)
-	x.table.inFile = true
+	x.table.inFile, x.table.durable = true, true
 	x.table.n.Store(int32(fileSize / offsetEntryBytes))
 	return x
 }

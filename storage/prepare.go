@@ -47,7 +47,7 @@ func (l *Log) makePrepared() {
 			return err
 		}
 		p := &preparedFile{file: f}
-		if n := l.ahead.chunk.Load(); f.Preallocate(0, n) == nil {
+		if n := min(l.ahead.chunk.Load(), int64(l.Config().SegmentBytes)); f.Preallocate(0, n) == nil {
 			p.reserved = n
 		}
 		l.prepared.Store(p)
@@ -56,6 +56,30 @@ func (l *Log) makePrepared() {
 	if err != nil && err != errClosed {
 		// The roll tries again, and reports when it can wait no longer.
 		l.logger.Warn("preparing the next segment failed", "dir", l.dir, "err", err)
+	}
+}
+
+// dropIdlePrepared gives back what a log that is not in use has prepared: a
+// descriptor and up to a chunk of blocks. Worker context.
+func (l *Log) dropIdlePrepared() {
+	if l.prepared.Load() == nil || !l.preparing.CompareAndSwap(false, true) {
+		return
+	}
+	defer l.preparing.Store(false)
+	if !l.mu.TryLock() {
+		return
+	}
+	p := l.prepared.Swap(nil) // under mu: a roll sees it or does not
+	l.mu.Unlock()
+	if p == nil {
+		return
+	}
+	err := p.file.Close()
+	if err == nil {
+		err = l.onFiles(func() error { return l.fs.Remove(join(l.dir, preparedName)) })
+	}
+	if err != nil && err != errClosed {
+		l.logger.Warn("removing a prepared segment failed", "dir", l.dir, "err", err)
 	}
 }
 
@@ -131,8 +155,6 @@ func (r *reservation) run() {
 	if to <= from {
 		return
 	}
-	// Also after a failure: it is tried again for the next chunk, not for each append.
-	defer s.alloc.end.Store(to)
 	err := r.log.onFiles(func() error {
 		h, err := s.file.acquire(false)
 		if err != nil {
@@ -144,6 +166,9 @@ func (r *reservation) run() {
 		if s.alloc.sealed {
 			return nil
 		}
+		// First, as who trims the file goes by it; and also of what then fails:
+		// it is tried again for the next chunk, not for each append.
+		s.alloc.end.Store(to)
 		return h.file.Preallocate(from, to-from)
 	})
 	if err != nil {

@@ -42,7 +42,11 @@ func (l *Log) Read(offset, limit record.Offset, maxBytes int32, minOne, nowait b
 		return nil, nil
 	}
 	list := l.list()
-	for i := max(0, find(list, offset)); i < len(list) && list[i].base < limit; i++ {
+	first := find(list, offset)
+	if first < 0 {
+		return nil, kerr.OffsetOutOfRange // the start has moved meanwhile
+	}
+	for i := first; i < len(list) && list[i].base < limit; i++ {
 		span, found, err := l.readSegment(list, i, offset, limit, int64(maxBytes), minOne, nowait)
 		if err != nil {
 			return nil, l.readError(offset, err)

@@ -318,11 +318,21 @@ func (l *Log) loaded(files *logFiles, st loadState) error {
 		// next change is written with this one.
 		l.logger.Warn("writing leader epochs failed", "dir", l.dir, "err", err)
 	}
+	return l.removeStraySnapshots(files, end)
+}
+
+// removeStraySnapshots removes those that no start will want: past the end,
+// and those that earlier clean stops left between the segments' bases, but for
+// the latest.
+func (l *Log) removeStraySnapshots(files *logFiles, end record.Offset) error {
+	latest, _ := files.latestSnapshot(end)
+	list := l.list()
 	for _, at := range files.snapshots {
-		if at > end || at < first {
-			if err := l.removeFile(segmentName(at, snapshotSuffix)); err != nil {
-				return err
-			}
+		if i := find(list, at); at == latest || i >= 0 && list[i].base == at && at <= end {
+			continue
+		}
+		if err := l.removeFile(segmentName(at, snapshotSuffix)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -46,8 +46,15 @@ const (
 	damaged                // below the recovery point: the log goes offline
 )
 
-func (r *recovery) run() error {
+func (r *recovery) run() (err error) {
 	l := r.log
+	defer func() {
+		if err != nil {
+			for _, s := range r.list {
+				s.retire()
+			}
+		}
+	}()
 	list, err := l.openSegments(r.untouched())
 	if err != nil {
 		return err
@@ -98,7 +105,8 @@ func (r *recovery) untouched() *logFiles {
 
 // checkAll checks segments in order until one is not whole, with the prepared
 // file where it belongs: behind the last of them, or in a hole that was left
-// when its renaming was lost and the next segment's creation was not.
+// when its renaming was lost and the next segment's creation was not. Other
+// holes end the log, but where compaction may have emptied a segment's end.
 func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 	if err := r.startProducers(rest); err != nil {
 		return whole, err
@@ -111,7 +119,7 @@ func (r *recovery) checkAll(rest []*segmentFiles) (verdict, error) {
 			}
 			if p != nil {
 				rest = slices.Insert(rest, i, p)
-			} else if i < len(rest) {
+			} else if i < len(rest) && !r.log.Config().Compact {
 				r.log.logger.Warn("the log has a hole: dropping what lies behind it", "dir", r.log.dir, "end", r.end, "next", rest[i].base)
 				return cut, r.dropAll(rest[i:])
 			}
@@ -504,6 +512,11 @@ func (r *recovery) finish() error {
 	r.window = window{}
 	for _, s := range r.list {
 		s.file.drop() // thousands of logs may be recovered: whoever needs it opens it
+	}
+	if r.from > r.end {
+		// The snapshot knows of batches that are gone; sent again they must not
+		// pass for repeats.
+		return l.loadProducers(r.files, r.end, r.end)
 	}
 	return nil
 }

@@ -1,11 +1,8 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/posthouse/posthouse/storage/record"
 )
@@ -172,7 +169,7 @@ func (l *Log) finishRoll(old, s *segment) {
 		return nil
 	})
 	switch {
-	case errors.Is(err, unix.ENOSPC) && !errors.Is(err, errLost):
+	case outOfSpace(err):
 		// Nothing is lost by waiting: the active segment goes on meanwhile.
 		l.logger.Warn("completing a roll waits for disk space", "dir", l.dir, "base", s.base, "err", err)
 		l.manager.retryLater(l)

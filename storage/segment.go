@@ -26,9 +26,11 @@ type segment struct {
 	ring atomic.Pointer[tailRing]
 
 	// maxTimestamp and its batch's last offset. Unknown (math.MinInt64) in a
-	// segment that came from disk until ensureMaxTimestamp.
+	// segment that came from disk until ensureMaxTimestamp; from then on the
+	// appender's to raise.
 	maxTimestamp       atomic.Int64
 	maxTimestampOffset atomic.Int64
+	lookingUp          sync.Mutex // held around the look-up of maxTimestamp
 
 	flushed     atomic.Bool            // sealed and durable with its indexes
 	damaged     atomic.Bool            // what size covers is good, what follows is not and was not cut
@@ -90,6 +92,13 @@ func (s *segment) ensureMaxTimestamp() error {
 	if s.maxTimestamp.Load() != math.MinInt64 {
 		return nil
 	}
+	// A second one that looks it up must not set back what an append after the
+	// first has raised.
+	s.lookingUp.Lock()
+	defer s.lookingUp.Unlock()
+	if s.maxTimestamp.Load() != math.MinInt64 {
+		return nil
+	}
 	ts, o, err := s.times.lastEntry()
 	if err != nil {
 		return err
@@ -117,9 +126,12 @@ func (s *segment) note(pos Position, last record.Offset, maxTs record.Timestamp,
 	s.bytesSinceIndex += int64(size)
 }
 
-// finishTimes adds the last entry of the time index: a segment that is sealed
-// or closed names its greatest timestamp there.
+// finishTimes adds the last entry of the time index: a segment that is sealed,
+// closed or idle names its greatest timestamp there. Appender only.
 func (s *segment) finishTimes() {
+	if !s.times.table.inMemory() {
+		return // it was there when the memory was given back
+	}
 	s.times.maybeAppend(record.Timestamp(s.maxTimestamp.Load()), record.Offset(s.maxTimestampOffset.Load()))
 }
 
@@ -224,7 +236,18 @@ func (s *segment) retire() {
 	s.times.table.release()
 }
 
-// sweep closes what nobody used since the last sweep, in a sealed segment.
+// handOver gives back the memory of indexes whose files are complete, or none
+// of it. The caller holds the log's mu.
+func (s *segment) handOver() bool {
+	if !s.index.table.complete() || !s.times.table.complete() {
+		return false
+	}
+	s.index.table.handOver()
+	s.times.table.handOver()
+	return true
+}
+
+// sweep closes what nobody used since the last sweep.
 func (s *segment) sweep() {
 	s.file.sweep()
 	s.index.table.sweep()

@@ -173,7 +173,12 @@ func (l *Log) truncateSuffix(to record.Offset) error {
 	if err := h.file.Truncate(size); err != nil {
 		return err
 	}
+	old.alloc.mu.Lock()
+	old.alloc.sealed = true // its reservations that are still queued are none of the new object's
+	old.alloc.mu.Unlock()
 	l.segs.Store(&kept)
+	old.index.table.release()
+	old.times.table.release()
 	l.end.Store(int64(to))
 	if hw := l.highWatermark.Load(); hw > int64(to) {
 		l.highWatermark.Store(int64(to))

@@ -29,7 +29,7 @@ func newTimeIndex(fsys vfs.FS, path string, base record.Offset) *timeIndex {
 // openTimeIndex is the index of a sealed segment, in a file of this size.
 func openTimeIndex(fsys vfs.FS, path string, base record.Offset, fileSize int64) *timeIndex {
 	x := newTimeIndex(fsys, path, base)
-	x.table.inFile = true
+	x.table.inFile, x.table.durable = true, true
 	x.table.n.Store(int32(fileSize / timeEntryBytes))
 	x.last = math.MinInt64
 	return x
