@@ -136,6 +136,9 @@ func (op *coldOp) run(l *netio.Loop, req kmsg.Request, handle func(*coldOp, kmsg
 	resp.SetVersion(op.version)
 	op.out = wire.AppendResponseHeader(nil, op.key, op.version, op.correlationID, flexible(op.key, op.version))
 	op.out = resp.AppendTo(op.out)
+	if len(op.out) > answerBytesMax {
+		op.out, op.failed = nil, fmt.Errorf("engine: the answer to %s has %d bytes", op.api.Name, len(op.out))
+	}
 }
 
 // Run implements netio.Task: the answer is back on the loop.

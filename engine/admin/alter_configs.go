@@ -81,13 +81,15 @@ func (h *Handlers) IncrementalAlterConfigs(ctx context.Context, req *kmsg.Increm
 	return resp
 }
 
+// resource names what has configs.
+type resource struct {
+	kind kmsg.ConfigResourceType
+	name string
+}
+
 // alterAll carries out the changes of a request and returns one error each. A
 // resource that appears twice is refused wherever it does.
 func (h *Handlers) alterAll(ctx context.Context, changes []change, validateOnly bool) []error {
-	type resource struct {
-		kind kmsg.ConfigResourceType
-		name string
-	}
 	counts := make(map[resource]int, len(changes))
 	for i := range changes {
 		counts[resource{changes[i].kind, changes[i].name}]++

@@ -28,20 +28,30 @@ func known(t kmsg.ConfigResourceType) bool {
 	return t == topicResource || t == brokerResource || t == loggerResource || unsupportedResources[t] != ""
 }
 
+// repeatsMax bounds the resources that a request may name more than once: an
+// answer has a thousand times the bytes of its question.
+const repeatsMax = 100
+
 // DescribeConfigs serves v1–v4: the effective configs of topics, of this broker
 // (by its id) and of all brokers (an empty name: the dynamic ones alone), each
 // with its source; with the synonyms behind it and, from v3, type and
 // documentation where asked (KIP-226, KIP-569). Values of sensitive keys are
 // null. No list of keys, or an empty one, is all of them; keys that do not exist
 // are left out. A request with a type of resource that Kafka does not know is
-// refused as a whole, as there (ConfigHelper.scala).
+// refused as a whole, as there (ConfigHelper.scala). A resource that is named
+// again is answered again, but not beyond repeatsMax.
 func (h *Handlers) DescribeConfigs(_ context.Context, req *kmsg.DescribeConfigsRequest, _ Client) *kmsg.DescribeConfigsResponse {
 	resp := kmsg.NewPtrDescribeConfigsResponse()
 	resp.Version = req.Version
 	unknownType := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool { return !known(r.ResourceType) })
 	broker := h.Broker()
+	seen := make(map[resource]struct{}, len(req.Resources))
 	for i := range req.Resources {
 		r := &req.Resources[i]
+		if _, again := seen[resource{r.ResourceType, r.ResourceName}]; again && i >= repeatsMax {
+			continue
+		}
+		seen[resource{r.ResourceType, r.ResourceName}] = struct{}{}
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
 		var entries []config.Entry

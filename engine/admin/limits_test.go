@@ -67,3 +67,23 @@ func TestAppendedListsStayReadable(t *testing.T) {
 	req.Resources = append(req.Resources, res)
 	roundTrip(t, c.DescribeConfigs(context.Background(), req, client), kmsg.NewPtrDescribeConfigsResponse())
 }
+
+// TestDescribeConfigsRepeats: a resource that a request names thousands of times
+// is not described as often: each costs some thousand bytes, and five on the wire.
+func TestDescribeConfigsRepeats(t *testing.T) {
+	c := newCluster(t)
+	c.topic("t", id(1), 1)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Version = 4
+	for range 1000 {
+		for _, name := range []string{"t", "none"} { // in turn
+			r := kmsg.NewDescribeConfigsRequestResource()
+			r.ResourceType, r.ResourceName = topicResource, name
+			req.Resources = append(req.Resources, r)
+		}
+	}
+	resp := c.DescribeConfigs(context.Background(), req, client)
+	if n := len(resp.Resources); n != repeatsMax || len(resp.Resources[0].Configs) == 0 {
+		t.Fatalf("%d answers in %d bytes", n, len(resp.AppendTo(nil)))
+	}
+}

@@ -124,7 +124,7 @@ func TestMaxElements(t *testing.T) {
 	topics := bytes.Repeat([]byte{1, 1, 0}, MaxElements+1)
 	frame := append(produceHead(true).uv(MaxElements+2), append(topics, 0)...)
 	err := new(ProduceRequest).Decode(9, frame)
-	if want := "count 1048577 makes more than 1048576 elements"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "count 262145 makes more than 262144 elements"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("error %v, want %q", err, want)
 	}
 	frame = append(produceHead(true).uv(MaxElements+1), append(topics[3:], 0)...)

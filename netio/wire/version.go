@@ -22,9 +22,11 @@ const (
 )
 
 // MaxElements bounds the elements of all arrays of one message, beyond what its
-// bytes could hold: an empty topic is three bytes on the wire and 64 in memory, so
-// that the largest frame would otherwise be worth gigabytes.
-const MaxElements = 1 << 20
+// bytes could hold: an empty topic is three bytes on the wire and 64 in memory, and
+// a partition of a Produce six and, with what the engine keeps of it, some 350, so
+// that the largest frame would otherwise be worth gigabytes. No client asks for
+// as many partitions at once.
+const MaxElements = 1 << 18
 
 // maxRetained is the number of elements an array may keep when its owner goes
 // back to a pool; one huge request must not hold its memory for ever.
