@@ -97,14 +97,38 @@ func (l *Log) ready() error {
 	if l.closed {
 		return record.Errorf(kerr.UnknownTopicOrPartition, "%v: %v", l.tp, errClosed)
 	}
-	if !l.warm {
+	if !l.warm.Load() {
 		if err := l.active().warm(l.EndOffset()); err != nil {
 			l.logger.Error("opening the active segment failed", "dir", l.dir, "err", err)
 			return storageError()
 		}
-		l.warm = true
+		l.warm.Store(true)
 	}
 	l.dirty = true
+	return nil
+}
+
+// Cold says that the next append would have to open files and read, as after a
+// start or a long idle time: whoever must not sleep has WarmUp run by a worker
+// first. Lock-free.
+func (l *Log) Cold() bool {
+	return !l.warm.Load() || l.active().file.open.Load() == nil
+}
+
+// WarmUp does what Cold says is to be done. Worker context, and the one caller
+// that may append: others would wait for it. An error is that of an append.
+func (l *Log) WarmUp() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.ready(); err != nil {
+		return err
+	}
+	h, err := l.active().file.acquire(false)
+	if err != nil {
+		l.logger.Error("opening the active segment failed", "dir", l.dir, "err", err)
+		return storageError()
+	}
+	h.release()
 	return nil
 }
 
@@ -123,7 +147,7 @@ func (l *Log) stage(cfg *LogConfig, epoch record.LeaderEpoch, a *Append) error {
 		a.Err = record.Errorf(kerr.RecordListTooLarge, "batch of %d bytes is larger than segment.bytes %d", len(b), cfg.SegmentBytes)
 		return nil
 	}
-	if b.ProducerID() != record.NoProducerID {
+	if b.ProducerID() > record.NoProducerID {
 		dup, err := l.producers.check(b, a.FromClient)
 		if err != nil {
 			a.Err = err
@@ -159,7 +183,7 @@ func (l *Log) stage(cfg *LogConfig, epoch record.LeaderEpoch, a *Append) error {
 // put adds a stamped batch to the write and to the producer state.
 func (l *Log) put(b record.Batch, h *record.Header) {
 	c := &l.call
-	if h.ProducerID != record.NoProducerID {
+	if h.ProducerID > record.NoProducerID {
 		// A marker that cannot be read ends nothing; check has refused it from
 		// whoever can still be told.
 		m, isMarker, _ := b.EndTxnMarker()

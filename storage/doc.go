@@ -29,7 +29,7 @@
 // [Executor], timed work waits for [Manager.Tick] and [Manager.Checkpoint].
 // AppendAsLeader and Read are for event loops: they allocate nothing in the
 // steady state, and what they cannot do without sleeping they hand on or refuse
-// with vfs.ErrWouldBlock. The exceptions are the write itself, and the first
-// append to a log after a start or a long idle time, which opens its files.
+// with vfs.ErrWouldBlock. The exceptions are the write itself, and an append to
+// a log that is Cold, which opens its files: WarmUp does that on a worker.
 // Everything else belongs to workers and says so.
 package storage

@@ -228,5 +228,5 @@ func (l *Log) cool() {
 		return
 	}
 	s.ring.Store(nil)
-	l.warm = false
+	l.warm.Store(false)
 }

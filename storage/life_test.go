@@ -277,3 +277,102 @@ func TestReadBelowFirstSegment(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 }
+
+// TestCold: after a start the files are opened by WarmUp, and then an append
+// needs no call but its write.
+func TestCold(t *testing.T) {
+	mem := vfs.NewMem()
+	e := newEnv(t, mem, LogConfig{IndexIntervalBytes: 1})
+	l := e.open()
+	if !l.Cold() {
+		t.Error("warm before its files are open")
+	}
+	for i := range 10 {
+		mustAppend(t, l, batch(record.Timestamp(1000+i), 1, 100, "x"))
+	}
+	if l.Cold() {
+		t.Error("cold after an append")
+	}
+	l = e.restart()
+	if !l.Cold() {
+		t.Error("warm after a start")
+	}
+	if err := l.WarmUp(); err != nil || l.Cold() {
+		t.Fatalf("warmed up: %v, cold %v", err, l.Cold())
+	}
+	mem.SetHook(func(c vfs.Call) error {
+		if c.Op != vfs.OpWrite && c.Op != vfs.OpPreallocate {
+			t.Errorf("an append made a call %v of %s", c.Op, c.Path)
+		}
+		return nil
+	})
+	mustAppend(t, l, batch(5000, 1, 100, "y"))
+	mem.SetHook(nil)
+	for range 4 {
+		e.clock.advance(20 * 60 * 1000)
+		e.m.Tick()
+	}
+	if !l.Cold() {
+		t.Error("warm after an idle time")
+	}
+	mustAppend(t, l, batch(5001, 1, 100, "z"))
+	wantTimes(t, l, "after an idle time", 5001, 11)
+	l = e.restart()
+	if n := len(readAll(t, l, 0, 1)); n != 12 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// TestCreateOnAFullDisk leaves nothing behind, however often it is tried.
+func TestCreateOnAFullDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	e := newEnv(t, mem, LogConfig{})
+	if err := e.start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncDir, vfs.OpRename} {
+		mem.Inject(vfs.Fault{Op: op, Err: unix.ENOSPC})
+		if _, err := e.m.Create(testTP, testID, e.cfg); err == nil {
+			t.Errorf("created in spite of %v", op)
+		}
+		if got := names(t, e); len(got) != 0 {
+			t.Errorf("after a failed %v: %v", op, got)
+		}
+	}
+	l, err := e.m.Create(testTP, testID, e.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, batch(1, 1, 10, "x"))
+}
+
+// TestDeleteOfALogThatCannotBeLoaded needs nothing of it but its directory.
+func TestDeleteOfALogThatCannotBeLoaded(t *testing.T) {
+	mem := vfs.NewMem()
+	e := newEnv(t, mem, LogConfig{FileDeleteDelayMs: 1})
+	mustAppend(t, e.open(), batch(1, 1, 10, "x"))
+	if err := e.m.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	e.fs = mem.Crash(vfs.Crash{})
+	mem = e.fs.(*vfs.Mem)
+	mem.Inject(vfs.Fault{Op: vfs.OpRead, Path: "*" + logSuffix, Err: unix.EIO, Times: -1})
+	if err := e.start(); err == nil || e.m.Get(testTP) != nil {
+		t.Fatalf("loaded: %v", err)
+	}
+	if err := e.m.Delete(testTP); err != nil {
+		t.Fatal(err)
+	}
+	mem.ClearFaults()
+	if got := names(t, e); len(got) != 1 || !strings.HasSuffix(got[0], deleteDirSuffix) {
+		t.Errorf("deleted: %v", got)
+	}
+	e.clock.advance(100_000)
+	e.m.Tick()
+	if got := names(t, e); len(got) != 0 {
+		t.Errorf("and removed: %v", got)
+	}
+	if err := e.m.Delete(testTP); err != nil {
+		t.Errorf("deleted again: %v", err)
+	}
+}

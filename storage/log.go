@@ -17,8 +17,9 @@ import (
 // # Who may do what
 //
 // One caller at a time appends, rolls or truncates: mu. It is held across the
-// pwritev of an append and nothing else that can sleep, so no worker takes it
-// around a system call. Readers take no lock: they load the list of segments,
+// pwritev of an append; workers that hold it across other calls (WarmUp, Roll,
+// TruncateSuffix) are run by whoever keeps appends away meanwhile, all others
+// take it for memory accesses only. Readers take no lock: they load the list of segments,
 // which is never changed in place, and what size and end have published.
 // Workers' jobs on the directory hold files shared; whatever takes files away
 // holds it exclusively, which waits for running jobs only: those still queued
@@ -45,7 +46,7 @@ type Log struct {
 
 	mu        sync.Mutex
 	producers *producerState // guarded by mu, but for its txns
-	warm      bool           // the active segment is ready for appends; guarded by mu
+	warm      atomic.Bool    // the active segment is ready for appends; changed under mu
 	dirty     bool           // changed since the start, so a clean stop has work to do; guarded by mu
 	closed    bool           // no more appends: closing or being deleted; guarded by mu
 	call      appendCall     // scratch of the running append; guarded by mu

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/posthouse/posthouse/storage/record"
@@ -109,10 +110,29 @@ func (m *Manager) emptiestDir() *logDir {
 	return best
 }
 
-// makeDir fills the directory of an empty log.
+// makeDir makes the directory of an empty log.
 func (m *Manager) makeDir(d *logDir, l *Log) error {
-	fsys, dir := m.cfg.FS, l.dir
 	temp := join(d.path, asideName(l.tp, deleteDirSuffix))
+	err := m.fillDir(l, temp)
+	if err == nil {
+		err = m.cfg.FS.Rename(temp, l.dir)
+	}
+	if err != nil {
+		if e := m.cfg.FS.RemoveAll(temp); e != nil {
+			err = errors.Join(err, e) // the next start removes it
+		}
+		return err
+	}
+	if err := m.cfg.FS.SyncDir(d.path); err != nil {
+		return err
+	}
+	l.segs.Store(&[]*segment{openSegment(l, &segmentFiles{})})
+	return nil
+}
+
+// fillDir makes a directory with the files of an empty log.
+func (m *Manager) fillDir(l *Log, temp string) error {
+	fsys := m.cfg.FS
 	if err := fsys.Mkdir(temp); err != nil {
 		return err
 	}
@@ -128,17 +148,7 @@ func (m *Manager) makeDir(d *logDir, l *Log) error {
 	if err := writeNew(fsys, join(temp, partitionMetadataName), formatTopicID(l.id), true); err != nil {
 		return err
 	}
-	if err := fsys.SyncDir(temp); err != nil {
-		return err
-	}
-	if err := fsys.Rename(temp, dir); err != nil {
-		return err
-	}
-	if err := fsys.SyncDir(d.path); err != nil {
-		return err
-	}
-	l.segs.Store(&[]*segment{openSegment(l, &segmentFiles{})})
-	return nil
+	return fsys.SyncDir(temp)
 }
 
 // writeNew makes a file in a directory that nobody looks at yet.
@@ -165,14 +175,15 @@ func writeNew(fsys vfs.FS, name string, data []byte, sync bool) (err error) {
 
 // Delete removes a partition: its directory is renamed at once, so that a
 // crash leaves the partition or none, and unlinked by a worker after
-// file.delete.delay.ms. Readers that are under way keep their files. A
-// partition that is not there is no error. Worker context.
+// file.delete.delay.ms. Readers that are under way keep their files. One that
+// could not be loaded goes too; one that is not there is no error. Worker
+// context.
 func (m *Manager) Delete(tp record.TopicPartition) error {
 	m.claim(tp)
 	defer m.unclaim(tp)
 	l := m.Get(tp)
 	if l == nil {
-		return nil
+		return m.deleteUnloaded(tp)
 	}
 	d := l.home
 	aside := join(d.path, asideName(tp, deleteDirSuffix))
@@ -187,6 +198,30 @@ func (m *Manager) Delete(tp record.TopicPartition) error {
 		return err
 	}
 	m.removeLater(m.cfg.Clock.Now()+record.Timestamp(l.Config().FileDeleteDelayMs), []string{aside})
+	return nil
+}
+
+// deleteUnloaded is Delete of what lies in a directory that was not opened.
+func (m *Manager) deleteUnloaded(tp record.TopicPartition) error {
+	for _, d := range m.dirs {
+		dir := join(d.path, tp.String())
+		ok, err := m.cfg.FS.Exists(dir)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		aside := join(d.path, asideName(tp, deleteDirSuffix))
+		if err := m.cfg.FS.Rename(dir, aside); err != nil {
+			return fmt.Errorf("deleting %s: %w", dir, err)
+		}
+		d.isGone(tp)
+		if err := m.cfg.FS.SyncDir(d.path); err != nil {
+			return err
+		}
+		m.removeLater(m.cfg.Clock.Now()+record.Timestamp(m.cfg.DefaultLogConfig.withDefaults().FileDeleteDelayMs), []string{aside})
+	}
 	return nil
 }
 

@@ -252,7 +252,7 @@ func (l *Log) replayProducers(from, to record.Offset) error {
 			if hd.BaseOffset >= to {
 				return false
 			}
-			if hd.BaseOffset >= from && hd.ProducerID != record.NoProducerID {
+			if hd.BaseOffset >= from && hd.ProducerID > record.NoProducerID {
 				inner = l.replay(h, p, hd)
 			}
 			return inner == nil

@@ -406,7 +406,7 @@ func (r *recovery) verify(s *segment, b record.Batch, pos Position) (record.Head
 // applyProducer takes a checked batch into the producer state and an aborted
 // transaction that it ends into the transaction index.
 func (r *recovery) applyProducer(s *segment, b record.Batch, h *record.Header) {
-	if h.ProducerID == record.NoProducerID || h.BaseOffset < r.from {
+	if h.ProducerID <= record.NoProducerID || h.BaseOffset < r.from {
 		return
 	}
 	m, isMarker, _ := b.EndTxnMarker() // one that cannot be read ends nothing
