@@ -65,7 +65,11 @@ func (p *Partition) ListOffset(r ListParams) (Listed, error) {
 		}
 		return Listed{Offset: limit, Timestamp: record.NoTimestamp, LeaderEpoch: v.leaderEpoch}, nil
 	case EarliestTimestamp, EarliestLocalTimestamp:
-		return Listed{Offset: o.LogStart, Timestamp: record.NoTimestamp, LeaderEpoch: v.log.EpochForOffset(o.LogStart)}, nil
+		epoch := v.log.EpochForOffset(o.LogStart)
+		if epoch == record.NoLeaderEpoch && o.LogStart >= v.epochStart {
+			epoch = v.leaderEpoch // which the log learns with its first record
+		}
+		return Listed{Offset: o.LogStart, Timestamp: record.NoTimestamp, LeaderEpoch: epoch}, nil
 	case LatestTieredTimestamp, EarliestPendingUploadTS:
 		return nothingListed, nil
 	}

@@ -129,6 +129,53 @@ func TestReadEpochs(t *testing.T) {
 	}
 }
 
+// TestEpochsWithoutRecords: a leadership counts from its beginning, before its
+// first record. After an unclean stop it may be all that is left of several.
+func TestEpochsWithoutRecords(t *testing.T) {
+	n, p := filled(t, nil)
+	n.create("empty", 1, nil)
+	n.settle()
+	empty := n.get("empty", 0)
+	for range 3 {
+		_, err := n.controller.BumpLeaderEpochs(n.ctx, []record.TopicPartition{p.tp, empty.tp})
+		n.ok(err)
+		n.settle()
+	}
+	check := func(when string) {
+		t.Helper()
+		for _, c := range []struct {
+			p            *Partition
+			asked, epoch record.LeaderEpoch
+			end          record.Offset
+		}{
+			{p, 0, 0, 30}, {p, 1, 0, 30}, {p, 2, 0, 30}, {p, 4, noEpoch, -1}, {p, noEpoch, noEpoch, -1},
+			{empty, 0, 0, 0}, {empty, 2, 2, 0}, {empty, 4, noEpoch, -1}, // Kafka gives back what was asked
+		} {
+			epoch, end, err := c.p.EndOffsetForEpoch(3, c.asked)
+			if err != nil || epoch != c.epoch || end != c.end {
+				t.Errorf("%s: end of epoch %d of %s: %d, %d, %v; want %d, %d", when, c.asked, c.p.tp, epoch, end, err, c.epoch, c.end)
+			}
+		}
+		if l, err := empty.ListOffset(ListParams{Timestamp: EarliestTimestamp, CurrentLeaderEpoch: noEpoch}); err != nil || l.Offset != 0 || l.LeaderEpoch != 3 {
+			t.Errorf("%s: the empty log begins at %+v, %v", when, l, err)
+		}
+		// A reader of records that are gone learns where histories part.
+		res, err := p.Read(ReadParams{Offset: 33, MaxBytes: 1 << 20, CurrentLeaderEpoch: 3, LastFetchedEpoch: 2})
+		if err != nil || !res.Diverging || res.DivergingEpoch != 0 || res.DivergingEnd != 30 {
+			t.Errorf("%s: a reader with epoch 2 gets %+v, %v", when, res, err)
+		}
+	}
+	check("before the first record")
+	appendOne(t, p, batchOf(t, baseTime, 5, "w"), 1)
+	appendOne(t, empty, batchOf(t, baseTime, 5, "w"), 1)
+	check("after it")
+	for _, p := range []*Partition{p, empty} {
+		if epoch, end, err := p.EndOffsetForEpoch(3, 3); epoch != 3 || end != p.Offsets().LEO || err != nil {
+			t.Errorf("%s: %d, %d, %v", p.tp, epoch, end, err)
+		}
+	}
+}
+
 func TestListOffsets(t *testing.T) {
 	n, p := filled(t, nil)
 	if _, err := p.DeleteRecords(4); err != nil {

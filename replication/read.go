@@ -85,13 +85,28 @@ func (p *Partition) diverges(v *view, r *ReadParams, res *ReadResult) error {
 }
 
 // endOffsetForEpoch is the largest epoch that is at most epoch, and where it
-// ends: the start of the next one, or the LEO. NoLeaderEpoch and -1 when the
-// log knows of none, or epoch is above all that it knows.
+// ends: the start of the next one, or the LEO. Of an epoch before all that are
+// known it is the epoch itself, and where the first known one starts. It is
+// NoLeaderEpoch and -1 of an epoch above all
+// (LeaderEpochFileCache.endOffsetFor).
+//
+// The log learns of a leadership with the first append under it. Until then the
+// answer is given as if it stood there, from epochStart on: after an unclean
+// stop a reader may have seen epochs of which no record is left.
 func (v *view) endOffsetForEpoch(epoch record.LeaderEpoch, leo record.Offset) (record.LeaderEpoch, record.Offset) {
-	if epoch == v.leaderEpoch && v.isLeader {
-		return epoch, leo // the common case; its log may hold nothing of the epoch yet
+	if !v.isLeader {
+		return v.log.EndOffsetForEpoch(epoch)
 	}
-	return v.log.EndOffsetForEpoch(epoch)
+	latest := v.log.LatestEpoch()
+	switch {
+	case epoch == v.leaderEpoch:
+		return epoch, leo
+	case epoch < 0 || epoch > v.leaderEpoch || epoch <= latest:
+		return v.log.EndOffsetForEpoch(epoch)
+	case latest == record.NoLeaderEpoch:
+		return epoch, v.epochStart
+	}
+	return latest, v.epochStart
 }
 
 // AbortedTxns appends the transactions that were aborted in [from, to) to dst,
