@@ -38,6 +38,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newLoad(), newVersion())
+	root.AddCommand(newServe(), newLoad(), newReport(), newVersion())
 	return root
 }
