@@ -128,7 +128,8 @@ func reference(p *Policy, data []byte) bool {
 		return false
 	}
 	target := p.CompressionType.target(codec)
-	inside := target != codec || codec != None && (p.Compacted || p.ValidateCompressed || p.TimestampType == CreateTime && h.MaxTimestamp < h.FirstTimestamp)
+	inside := target != codec || codec != None && (p.Compacted || p.ValidateCompressed || int(h.NumRecords) > size-HeaderSize ||
+		p.TimestampType == CreateTime && h.MaxTimestamp < h.FirstTimestamp)
 	if codec != None && !inside {
 		return referenceTime(p, h.FirstTimestamp) && referenceTime(p, h.MaxTimestamp)
 	}

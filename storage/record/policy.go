@@ -167,9 +167,12 @@ func (p *Policy) looksInside(b Batch, codec Codec) bool {
 	if p.Compacted || p.ValidateCompressed {
 		return true
 	}
-	// A header whose largest timestamp is below its first did not come from a
-	// working client; the time index must not believe it.
-	return p.TimestampType == CreateTime && b.MaxTimestamp() < b.BaseTimestamp()
+	// Nor are headers believed that no working client writes: a count of more
+	// records than there are compressed bytes would carry the log's offsets away
+	// (a batch of 80 bytes over 2^31 of them, and each such batch into a segment
+	// of its own), and a largest timestamp below the first the time index.
+	return int(b.Count()) > b.SizeBytes()-HeaderSize ||
+		p.TimestampType == CreateTime && b.MaxTimestamp() < b.BaseTimestamp()
 }
 
 // cut finds the one batch in the records field of a partition.

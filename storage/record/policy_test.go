@@ -100,6 +100,11 @@ func TestCheckRefuses(t *testing.T) {
 		{name: "count beyond the records", records: patched(g, func(b Batch) { put32(posCount, 4)(b); put32(posLastOffsetDelta, 3)(b) }), want: kerr.InvalidRecord},
 		{name: "count below the records", records: patched(g, func(b Batch) { put32(posCount, 2)(b); put32(posLastOffsetDelta, 1)(b) }), want: kerr.InvalidRecord},
 		{name: "count and range wrap", records: patched(g, func(b Batch) { put32(posCount, math.MinInt32)(b); put32(posLastOffsetDelta, math.MaxInt32)(b) }), want: kerr.InvalidRecord},
+		{name: "compressed count beyond belief", records: patched(good(Zstd), func(b Batch) { put32(posCount, math.MaxInt32)(b); put32(posLastOffsetDelta, math.MaxInt32-1)(b) }), want: kerr.InvalidRecord},
+		{name: "compressed count too much for its bytes", records: patched(good(LZ4), func(b Batch) {
+			put32(posCount, int32(len(b)))(b)
+			put32(posLastOffsetDelta, int32(len(b))-1)(b)
+		}), want: kerr.InvalidRecord},
 		{name: "control", records: patched(control, func(Batch) {}), want: kerr.InvalidRecord},
 		{name: "no sequence", records: NewBuilder().Producer(7, 0, NoSequence).Add(testNow, nil, nil).Build(None), want: kerr.InvalidRecord},
 		{name: "transactional without producer", records: NewBuilder().Transactional().Add(testNow, nil, nil).Build(None), want: kerr.InvalidRecord},
