@@ -17,6 +17,11 @@ const (
 	// heldBytesMax bounds a connection's unreleased frames; one frame may
 	// exceed it.
 	heldBytesMax = 16 << 20
+	// unsentBytesMax bounds the memory of a connection's finished requests that
+	// are not sent, file ranges aside; one reply may exceed it.
+	unsentBytesMax = 256 << 10
+	// requestBytes is what a finished request counts beside its reply's bytes.
+	requestBytes = 256
 )
 
 // Conn is one connection. It belongs to its loop's goroutine; only ID, Loop,
@@ -46,8 +51,9 @@ type Conn struct {
 	// held is the bytes of unreleased payloads, the one being received
 	// included.
 	held int64
-	// owed is the bytes of finished replies that are not sent.
-	owed int64
+	// owed is the bytes of finished replies that are not sent; unsent is the
+	// memory of it.
+	owed, unsent int64
 
 	// The frame cutter: an incomplete length prefix, or a frame that is being
 	// received into its own buffer and how much of it is there.
@@ -55,6 +61,12 @@ type Conn struct {
 	headLen int
 	frame   *Request
 	got     int
+	// gotWatched is how much of frame had arrived when watchFrames last looked,
+	// negative if it has not.
+	gotWatched int
+	// badInput is why no more is read: the answers to what came before it go
+	// out, then the connection is closed.
+	badInput error
 
 	closeReason error
 	muteTimer   *Timer
@@ -171,12 +183,25 @@ func (c *Conn) pop() *Request {
 		c.last = nil
 	}
 	r.next = nil
+	c.unsent -= requestBytes
 	return r
 }
 
 // mayStart reports whether requests may be handed to the handler.
 func (c *Conn) mayStart() bool {
 	return !c.muted && !c.failing && c.closeReason == nil && !c.closed
+}
+
+// mayAdmit reports whether r, which waits next, may be the next to start.
+func (c *Conn) mayAdmit(r *Request) bool {
+	switch {
+	case c.unsent > unsentBytesMax, c.unanswered >= unansweredMax:
+		return false
+	case c.unanswered == 0:
+		return true
+	default:
+		return !c.exclusive && r.pipelined
+	}
 }
 
 // admit starts every waiting request that may start.
@@ -187,7 +212,7 @@ func (l *Loop) admit(c *Conn) {
 			r.pipelined = l.server.handler.Pipelined(r.payload)
 			r.api, r.version = peekAPI(r.payload)
 		}
-		if c.unanswered > 0 && (c.exclusive || !r.pipelined || c.unanswered >= unansweredMax) {
+		if !c.mayAdmit(r) {
 			return
 		}
 		c.exclusive = !r.pipelined
@@ -201,50 +226,28 @@ func (l *Loop) admit(c *Conn) {
 	}
 }
 
-// mayReceive reports whether more may be read from the connection. A frame
-// that was begun has its memory and is always finished.
+// mayReceive reports whether more may be read from the connection: of the
+// frame that was begun, up to what [Conn.promised] gives, or of a new one.
 func (c *Conn) mayReceive() bool {
-	return c.takesInput() && (c.frame != nil || c.hasRoom() && !c.loop.starves(c, (*budget).crowded))
+	switch {
+	case !c.takesInput():
+		return false
+	case c.frame != nil:
+		return c.loop.mayGrow(c)
+	default:
+		return c.hasRoom() && !c.loop.starves(c, (*budget).crowded)
+	}
 }
 
-func (c *Conn) takesInput() bool { return !c.ended && c.mayStart() && !c.loop.draining }
+func (c *Conn) takesInput() bool {
+	return !c.ended && c.badInput == nil && c.mayStart() && !c.loop.draining
+}
 
 // hasRoom reports whether the connection is within its own bounds.
 func (c *Conn) hasRoom() bool {
 	return c.waiting < backlogMax && c.waitingBytes < backlogBytesMax &&
-		c.unanswered < unansweredMax && c.held < heldBytesMax &&
+		c.unanswered < unansweredMax && c.held < heldBytesMax && c.unsent <= unsentBytesMax &&
 		c.owed <= c.loop.server.config.OutputBytesMax
-}
-
-// starves reports whether request memory is short, and if so has c looked at
-// again when there is some.
-func (l *Loop) starves(c *Conn, short func(*budget) bool) bool {
-	b := &l.server.budget
-	if !short(b) {
-		return false
-	}
-	if !c.isHungry {
-		c.isHungry = true
-		l.hungry = append(l.hungry, c)
-	}
-	b.starved.Store(true)
-	// Memory released before the mark was set woke nobody.
-	return short(b)
-}
-
-// feedTask looks again at the connections stopped for want of memory.
-type feedTask struct{}
-
-func (feedTask) Run(l *Loop) {
-	n := len(l.hungry)
-	for i := range n {
-		c := l.hungry[i]
-		c.isHungry = false
-		if !c.closed {
-			l.poll.inputChanged(c)
-		}
-	}
-	l.hungry = append(l.hungry[:0], l.hungry[n:]...)
 }
 
 // settle sends what is finished, closes what is over, and otherwise lets the
@@ -259,6 +262,9 @@ func (l *Loop) settle(c *Conn) {
 	case c.closeReason != nil:
 		l.closeConn(c, c.closeReason)
 		return
+	case c.first == nil && c.badInput != nil:
+		l.closeConn(c, c.badInput)
+		return
 	case c.first == nil && c.ended:
 		l.closeConn(c, ErrPeerClosed)
 		return
@@ -266,7 +272,7 @@ func (l *Loop) settle(c *Conn) {
 		l.closeConn(c, ErrShutdown)
 		return
 	}
-	if c.next != nil && c.mayStart() && (c.unanswered == 0 || !c.exclusive && c.next.pipelined && c.unanswered < unansweredMax) {
+	if c.next != nil && c.mayStart() && c.mayAdmit(c.next) {
 		l.markReady(c)
 	}
 	l.poll.inputChanged(c)

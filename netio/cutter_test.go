@@ -35,7 +35,7 @@ func referenceCut(stream []byte, maxFrame int32) (frames [][]byte, bad bool) {
 // deliver hands stream to the cutter in pieces whose sizes come from splits,
 // as the pollers do: into a shared chunk, or into the frame that was begun.
 func deliver(l *Loop, c *Conn, stream, splits []byte) {
-	for i := 0; len(stream) > 0 && c.closeReason == nil; i++ {
+	for i := 0; len(stream) > 0 && c.badInput == nil; i++ {
 		n := len(stream)
 		direct := false
 		if len(splits) > 0 {
@@ -100,8 +100,8 @@ func FuzzFrameCutter(f *testing.F) {
 			}
 		}
 		var pe *ProtocolError
-		if isBad := errors.As(c.closeReason, &pe); isBad != bad {
-			t.Fatalf("closed for %v, want a bad length: %t", c.closeReason, bad)
+		if isBad := errors.As(c.badInput, &pe); isBad != bad {
+			t.Fatalf("closed for %v, want a bad length: %t", c.badInput, bad)
 		}
 		for _, r := range held {
 			r.NoReply()

@@ -224,7 +224,7 @@ func (p *epollPoller) receive(c *Conn) {
 		var dst []byte
 		var ch *chunk
 		if c.frame != nil {
-			dst = c.rest()
+			dst = c.promised()
 			dst = dst[:min(len(dst), directBytesMax)]
 		} else {
 			ch = l.receiveChunk()
@@ -240,6 +240,10 @@ func (p *epollPoller) receive(c *Conn) {
 			continue
 		case errno == unix.EAGAIN:
 			c.readable = false
+			if c.frame != nil {
+				// The mark may be from when more was missing than is now.
+				setLowWater(c, lowWaterFor(len(dst)))
+			}
 			continue
 		case errno != 0:
 			c.readable = false
@@ -262,7 +266,7 @@ func (p *epollPoller) receive(c *Conn) {
 		if c.frame == nil {
 			setLowWater(c, 1)
 		} else if !c.readable {
-			setLowWater(c, lowWaterFor(len(c.rest())))
+			setLowWater(c, lowWaterFor(len(c.promised())))
 		}
 	}
 }

@@ -23,9 +23,7 @@ func (l *Loop) feed(c *Conn, ch *chunk, data []byte) {
 	l.bytesReceived.Add(int64(len(data)))
 	c.lastActive = l.now
 	if err := l.cut(c, ch, data); err != nil {
-		l.admit(c)
-		c.Close(err)
-		return
+		c.badInput = err
 	}
 	l.admit(c)
 	l.markDirty(c)
@@ -79,10 +77,11 @@ func (l *Loop) cut(c *Conn, ch *chunk, data []byte) error {
 			c.push(r)
 			continue
 		}
-		r.own = l.newOwn(n)
+		r.own = l.arena.get(payloadOffset + n)
 		r.payload = r.own[payloadOffset : payloadOffset+n : payloadOffset+n]
-		c.got = copy(r.payload, data)
-		c.frame = r
+		c.frame, c.got, c.gotWatched = r, 0, -1
+		l.promise(r)
+		l.progress(c, copy(r.payload, data))
 		return nil
 	}
 	return nil
@@ -92,8 +91,11 @@ func frameSizeError(size, largest int32) error {
 	return &ProtocolError{API: -1, Version: -1, Reason: fmt.Sprintf("frame length %d, want 1..%d", size, largest)}
 }
 
-// rest is where the frame that was begun goes on.
-func (c *Conn) rest() []byte { return c.frame.payload[c.got:] }
+// rest is where the frame that was begun goes on, promised the part of it that
+// there is request memory for. Once mayReceive has said yes the latter is not
+// empty.
+func (c *Conn) rest() []byte     { return c.frame.payload[c.got:] }
+func (c *Conn) promised() []byte { return c.frame.payload[c.got:c.frame.charged] }
 
 // filled says that n bytes were received into c.rest().
 func (l *Loop) filled(c *Conn, n int) {
@@ -109,10 +111,15 @@ func (l *Loop) filled(c *Conn, n int) {
 // that completed it.
 func (l *Loop) progress(c *Conn, n int) bool {
 	c.got += n
-	if c.got < len(c.frame.payload) {
+	r := c.frame
+	if over := c.got - r.charged; over > 0 {
+		// It came with what lay before it, in shared memory.
+		r.charged += over
+		l.server.budget.charge(over)
+	}
+	if c.got < len(r.payload) {
 		return false
 	}
-	r := c.frame
 	c.frame, c.got = nil, 0
 	c.push(r)
 	return true

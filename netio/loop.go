@@ -58,7 +58,10 @@ type Loop struct {
 	bytesReceived atomic.Int64
 	turns         atomic.Int64
 
-	trimTimer Timer
+	trimTimer  Timer
+	watchTimer Timer
+	// watchedAt is when frames were last looked at for whether they stall.
+	watchedAt Instant
 	// coldReads counts workers' reads under way.
 	coldReads int
 	coldFree  *coldRead
@@ -154,6 +157,7 @@ func (l *Loop) run(setup func(*Loop) error, started chan<- error) {
 	}
 	l.readClock()
 	l.trimTimer.Task = trimTask{}
+	l.watchTimer.Task = watchFramesTask{}
 	l.AddTimer(&l.trimTimer, l.now+Instant(trimInterval))
 	started <- nil
 	for !l.draining || l.coldReads > 0 || l.conns.used > 0 {
@@ -379,12 +383,6 @@ func (l *Loop) releaseChunk(ch *chunk) {
 	ch.next = l.freeChunks
 	l.freeChunks = ch
 	l.nFreeChunks++
-}
-
-// newOwn gives a frame of n payload bytes a buffer of its own.
-func (l *Loop) newOwn(n int) []byte {
-	l.server.budget.charge(n)
-	return l.arena.get(payloadOffset + n)
 }
 
 // freeMemory unmaps all that the loop holds, at its end. While a handler still

@@ -2,7 +2,6 @@ package netio
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -176,43 +175,4 @@ func (a *arena) close() {
 		unmapMemory(s)
 	}
 	*a = arena{}
-}
-
-// budget is the request memory of all loops together.
-type budget struct {
-	// limit is in bytes; zero is unlimited.
-	limit int64
-	// used is what requests hold.
-	used atomic.Int64
-	// waiting is what was received and is held back uncut. It keeps more from
-	// being received, but not itself from being cut: else the two could wait
-	// for each other.
-	waiting atomic.Int64
-	// starved is set while some loop has connections that wait for memory.
-	starved atomic.Bool
-	// wake tells the loops to look again.
-	wake func()
-}
-
-// crowded reports whether nothing that begins a frame may be received.
-func (b *budget) crowded() bool {
-	return b.limit > 0 && b.used.Load()+b.waiting.Load() >= b.limit
-}
-
-func (b *budget) charge(n int) {
-	if b.limit > 0 {
-		b.used.Add(int64(n))
-	}
-}
-
-func (b *budget) release(n int) {
-	if b.limit > 0 && b.used.Add(-int64(n)) < b.limit {
-		b.feed()
-	}
-}
-
-func (b *budget) feed() {
-	if b.starved.Load() && b.starved.CompareAndSwap(true, false) {
-		b.wake()
-	}
 }

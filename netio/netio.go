@@ -26,7 +26,8 @@
 // What the kernel fills lies outside the Go heap. A frame that arrives whole
 // is a slice of a shared, counted receive chunk; one that does not gets a
 // buffer of its own from size classes and the rest is received into it
-// directly. An idle connection holds no buffer at all. See memory.go.
+// directly. An idle connection holds no buffer at all. See memory.go and, for
+// what all of it may come to, budget.go.
 //
 // # Where things are
 //
@@ -36,7 +37,7 @@
 //	input.go                the frame cutter
 //	output.go reply.go      gathering, sending, file ranges
 //	workers.go              cold pages
-//	memory.go               chunks, buffers, the budget
+//	memory.go budget.go     chunks, buffers, the bound on request memory
 //	engine.go poller.go     the choice of engine and what one must do
 //	epoll.go uring*.go      the engines
 package netio
@@ -85,9 +86,9 @@ type Config struct {
 	// for that long (connections.max.idle.ms). Default never.
 	IdleTimeout time.Duration
 	// RequestMemoryBytes bounds the memory of unreleased request frames
-	// (queued.max.request.bytes). While it is used up no new frame is begun;
-	// the last one begun may exceed it, so a frame larger than the bound still
-	// passes. Default unlimited.
+	// (queued.max.request.bytes). While it is used up no new frame is begun and
+	// but one of those begun goes on, so a frame larger than the bound still
+	// passes; see budget. Default unlimited.
 	RequestMemoryBytes int64
 	// SendBufferBytes and ReceiveBufferBytes are SO_SNDBUF and SO_RCVBUF; zero
 	// or less leaves the kernel's autotuning, which suits large frames better.

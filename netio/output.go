@@ -158,6 +158,7 @@ func (l *Loop) sendSome(c *Conn, r *Request) (int, error) {
 	n, err := o.send(c.fd, more)
 	if n > 0 {
 		c.owed -= int64(n)
+		c.unsent -= int64(n)
 		left := n
 		for r := c.first; left > 0; r = r.next {
 			if !r.silent {

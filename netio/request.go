@@ -34,6 +34,8 @@ type Request struct {
 	// Exactly one of chunk and own is set while the payload is held.
 	chunk *chunk
 	own   []byte
+	// charged is how much of own counts as request memory.
+	charged int
 
 	out    Reply
 	failed error
@@ -73,9 +75,10 @@ func (r *Request) ReleasePayload() {
 	r.payload = nil
 	r.conn.held -= int64(n)
 	if r.own != nil {
-		r.loop.server.budget.release(n)
+		r.loop.server.budget.release(r.charged)
+		r.loop.server.budget.endTurn(r)
 		r.loop.arena.put(r.own)
-		r.own = nil
+		r.own, r.charged = nil, 0
 		return
 	}
 	r.loop.releaseChunk(r.chunk)
@@ -133,5 +136,9 @@ func (r *Request) end(outBytes int64) {
 	c := r.conn
 	c.unanswered--
 	c.owed += outBytes
+	c.unsent += requestBytes
+	if !r.silent && r.failed == nil {
+		c.unsent += prefixBytes + int64(len(r.out.Buf))
+	}
 	r.loop.markDirty(c)
 }

@@ -243,7 +243,10 @@ func (p *uringPoller) arm(c *Conn) {
 func (p *uringPoller) armDirect(c *Conn) {
 	l := p.loop
 	for share := directBytesMax; c.frame != nil; {
-		dst := c.rest()
+		if !l.mayGrow(c) {
+			return
+		}
+		dst := c.promised()
 		n, errno := receiveNow(c.fd, dst[:min(len(dst), directBytesMax)])
 		if errno == unix.EINTR {
 			continue
@@ -269,7 +272,7 @@ func (p *uringPoller) armDirect(c *Conn) {
 		l.markDirty(c) // settle arms the next one
 		return
 	}
-	dst := c.rest()
+	dst := c.promised()
 	setLowWater(c, lowWaterFor(len(dst)))
 	c.ring.receiving = receiveDirect
 	sqe := p.entry(opRecv, c.fd, eventData(kindReceive, c.gen, c.slot))
