@@ -13,9 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +38,10 @@ import (
 var Version = "unknown"
 
 const (
+	// metaDirName is where in a log directory meta.dir is by default.
+	metaDirName = "__meta"
+	// metaFile is the metadata store's file in meta.dir.
+	metaFile = "meta.db"
 	// workersMax bounds the goroutines that may sleep in file system calls.
 	workersMax = 16
 	// drainTimeout is how long a stop waits for what is in flight.
@@ -148,14 +154,37 @@ func (b *Broker) openStorage() (err error) {
 
 func (b *Broker) openStore() error {
 	dir := b.static.Meta.Dir
+	if err := b.refuseOtherStores(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("meta.dir: %w", err)
 	}
-	store, err := metalocal.Open(filepath.Join(dir, "meta.db"))
+	store, err := metalocal.Open(filepath.Join(dir, metaFile))
 	if err != nil {
 		return err
 	}
 	b.store = store
+	return nil
+}
+
+// refuseOtherStores keeps a start from taking an empty or outdated store for
+// the one that knows the topics: the default of meta.dir moves when log.dirs
+// is put in another order.
+func (b *Broker) refuseOtherStores() error {
+	own := filepath.Join(b.static.Meta.Dir, metaFile)
+	for _, logDir := range b.static.LogDirs {
+		dir := filepath.Join(logDir, metaDirName)
+		other, err := os.Stat(filepath.Join(dir, metaFile))
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(own); err == nil && os.SameFile(info, other) {
+			continue
+		}
+		return fmt.Errorf("%s holds a metadata store, but meta.dir is %s: set meta.dir to the one that knows the topics, and move the other out of the log directories",
+			dir, b.static.Meta.Dir)
+	}
 	return nil
 }
 
@@ -182,7 +211,21 @@ func (b *Broker) startController(ctx context.Context, topicConfigs map[string]ma
 	if err != nil {
 		return err
 	}
+	b.tellUnclean(found)
 	return b.controller.AdoptTopics(ctx, found, topicConfigs)
+}
+
+// tellUnclean says which log directories the last stop left to a recovery.
+func (b *Broker) tellUnclean(found []storage.FoundLog) {
+	logs := make(map[string]int)
+	for _, f := range found {
+		logs[filepath.Dir(f.Dir)]++
+	}
+	for _, dir := range slices.Sorted(maps.Keys(logs)) {
+		if b.storage.Unclean(dir) {
+			b.logger.Info("the last stop was not clean: checking what lies past the recovery points", "dir", dir, "logs", logs[dir])
+		}
+	}
 }
 
 func (b *Broker) registration(listeners []config.Listener) meta.Broker {

@@ -37,12 +37,29 @@ func TestRestartKeepsData(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, cleanMark)); err != nil {
 			t.Fatal(err)
 		}
-		b := start(t, dir, "netio.engine="+engine)
+		opts, log := options(t, dir, "netio.engine="+engine)
+		b, err := Start(within(t, 30*time.Second), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, b)
 		consume(t, b, "kept", 300)
 		if exists(dir, cleanMark) {
 			t.Error("a node that runs has a clean mark")
 		}
+		if !strings.Contains(log.String(), "the last stop was not clean") {
+			t.Error("the log does not tell that the stop was not clean")
+		}
 		stop(t, b)
+		opts, log = options(t, dir, "netio.engine="+engine)
+		if b, err = Start(within(t, 30*time.Second), opts); err != nil {
+			t.Fatal(err)
+		}
+		await(t, b)
+		stop(t, b)
+		if strings.Contains(log.String(), "not clean") {
+			t.Error("the log tells of an unclean stop after a clean one")
+		}
 	})
 }
 

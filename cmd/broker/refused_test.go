@@ -49,6 +49,12 @@ var refusals = []refusal{
 		}
 		return nil, overwrite(t, path, data[:len(data)/2])
 	}, []string{"DIR/__meta/meta.db"}},
+	{"store in another log directory", func(t *testing.T, dir string) ([]string, func()) {
+		return []string{"log.dirs=" + filepath.Join(t.TempDir(), "first") + "," + dir}, func() {}
+	}, []string{"DIR/__meta holds a metadata store", "meta.dir is", "/first/__meta"}},
+	{"store beside meta.dir", func(t *testing.T, dir string) ([]string, func()) {
+		return []string{"meta.dir=" + t.TempDir()}, func() {}
+	}, []string{"DIR/__meta holds a metadata store", "meta.dir is"}},
 	{"file in place of the directory", func(t *testing.T, dir string) ([]string, func()) {
 		file := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
