@@ -376,3 +376,32 @@ func TestDeleteOfALogThatCannotBeLoaded(t *testing.T) {
 		t.Errorf("deleted again: %v", err)
 	}
 }
+
+// TestSmallSegments: where the workers keep up, a segment holds no more than
+// segment.bytes, and one that nobody reads holds no descriptor.
+func TestSmallSegments(t *testing.T) {
+	q := &queue{}
+	e := newEnv(t, vfs.NewMem(), LogConfig{SegmentBytes: 1000})
+	e.exec = q
+	l := e.open()
+	const n = 40
+	for i := range n {
+		mustAppend(t, l, batch(1, 1, 500+i, "x")) // one fits, two do not
+		q.drain()
+	}
+	if got := len(bases(l)); got != n {
+		t.Errorf("%d batches in %d segments", n, got)
+	}
+	open := 0
+	for _, s := range l.list() {
+		if s.file.open.Load() != nil {
+			open++
+		}
+	}
+	if open != 1 {
+		t.Errorf("%d files are open", open)
+	}
+	if got := len(readAll(t, l, 0, 1)); got != n {
+		t.Errorf("%d records", got)
+	}
+}

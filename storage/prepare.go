@@ -6,11 +6,12 @@ import (
 	"github.com/posthouse/posthouse/storage/vfs"
 )
 
-// The next segment is made before it is needed. When the active one is three
-// quarters full, a worker creates next.log.prepared and reserves its first
-// blocks. The roll takes it over as it is, in memory alone, and appends go on
-// into it under that name; a worker then renames it to its base offset. There
-// is one prepared file at a time: no other is made before the rename is done.
+// The next segment is made before it is needed. When less than a quarter of the
+// active one, or 4 MiB, is left, a worker creates next.log.prepared and
+// reserves its first blocks. The roll takes it over as it is, in memory alone,
+// and appends go on into it under that name; a worker then renames it to its
+// base offset. There is one prepared file at a time: no other is made before
+// the rename is done.
 
 // preparedFile is the next segment's file, open and empty.
 type preparedFile struct {

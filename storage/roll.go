@@ -18,7 +18,7 @@ func (l *Log) rollIfDue(cfg *LogConfig, last record.Offset, maxTs record.Timesta
 	must := overflows(s, last) || s.size.Load()+l.call.bytes+int64(size) > MaxSegmentBytes
 	if !must {
 		if !l.shouldRoll(cfg, s, maxTs, size) {
-			l.prepareEarly(cfg, s)
+			l.prepareEarly(cfg, s, size)
 			return nil
 		}
 		if l.prepared.Load() == nil {
@@ -75,13 +75,18 @@ func (l *Log) indexesFull(cfg *LogConfig, s *segment) bool {
 		s.times.table.count() >= int(cfg.SegmentIndexBytes/timeEntryBytes)-1
 }
 
-// prepareEarly has the next segment made when the active one is three quarters
-// full, so that it is there when it is due.
-func (l *Log) prepareEarly(cfg *LogConfig, s *segment) {
-	if s.size.Load()+l.call.bytes >= int64(cfg.SegmentBytes)/4*3 && l.prepared.Load() == nil {
+// prepareEarly has the next segment made when a batch of this size leaves less
+// than a quarter of the active one, so that it is there when it is due.
+func (l *Log) prepareEarly(cfg *LogConfig, s *segment, size int) {
+	left := int64(cfg.SegmentBytes) - (s.size.Load() + l.call.bytes + int64(size))
+	if left <= max(int64(cfg.SegmentBytes)/4, prepareAhead) && l.prepared.Load() == nil {
 		l.prepare()
 	}
 }
+
+// prepareAhead is the least that is left of a segment when the next one is
+// made, as a quarter of a small one is written before a worker gets to it.
+const prepareAhead = 4 << 20
 
 // Roll starts a new segment at the end of the log, unless the active one is
 // empty. Worker context.
@@ -157,17 +162,22 @@ func (l *Log) nextSegment(base record.Offset) (*segment, error) {
 // gone by now, or have been cut and replaced; then it is left alone.
 func (l *Log) finishRoll(old, s *segment) {
 	err := l.onFiles(func() error {
-		list := l.list()
-		if slices.Contains(list, s) {
-			if err := l.completeNew(s); err != nil {
-				return err
-			}
-		}
-		if slices.Contains(list, old) {
-			return l.seal(old)
+		if slices.Contains(l.list(), s) {
+			return l.completeNew(s)
 		}
 		return nil
 	})
+	if err == nil && l.Config().SegmentBytes <= prepareAhead {
+		l.prepareNow() // before the sync: it may be due by then
+	}
+	if err == nil {
+		err = l.onFiles(func() error {
+			if slices.Contains(l.list(), old) {
+				return l.seal(old)
+			}
+			return nil
+		})
+	}
 	switch {
 	case outOfSpace(err):
 		// Nothing is lost by waiting: the active segment goes on meanwhile.
@@ -238,7 +248,9 @@ func (l *Log) nameSegment(s *segment) error {
 	return nil
 }
 
-// seal trims a segment that takes no more appends and makes it durable.
+// seal trims a segment that takes no more appends, makes it durable and closes
+// it until someone reads it: small segments may come faster than idle ones are
+// looked for.
 func (l *Log) seal(s *segment) error {
 	h, err := s.file.acquire(false)
 	if err != nil {
@@ -258,6 +270,7 @@ func (l *Log) seal(s *segment) error {
 		return err
 	}
 	s.flushed.Store(true)
+	s.file.drop()
 	return nil
 }
 
