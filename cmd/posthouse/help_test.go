@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +18,11 @@ func TestVersion(t *testing.T) {
 	stdout, _, code := run(t, "version")
 	if code != 0 || !strings.HasPrefix(stdout, "posthouse ") || !strings.Contains(stdout, runtime.Version()) || !strings.Contains(stdout, "epoll") {
 		t.Errorf("exit code %d, %q", code, stdout)
+	}
+	for _, flag := range []string{"--version", "-v"} {
+		if again, _, code := run(t, flag); code != 0 || again != stdout {
+			t.Errorf("%s: exit code %d, %q, want %q", flag, code, again, stdout)
+		}
 	}
 	stdout, _, code = run(t, "version", "--json")
 	var about struct {
@@ -55,11 +62,39 @@ func firstLine(text string) string {
 	return line
 }
 
+// TestMistakes mistypes: one line says what is wrong and where to go on.
 func TestMistakes(t *testing.T) {
-	for _, args := range [][]string{{"sevre"}, {"serve", "a", "b"}, {"version", "x"}, {"--nope"}} {
-		stdout, stderr, code := run(t, args...)
-		if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"sevre"}, `unknown command "sevre": did you mean posthouse serve?`},
+		{[]string{"topics"}, `unknown command "topics": posthouse --help lists the commands`},
+		{[]string{"load", "verfy"}, `unknown command "verfy": did you mean posthouse load verify?`},
+		{[]string{"serve", "a", "num.partitions=3"}, `unexpected "num.partitions=3": one properties file at most, keys are set by --override key=value`},
+		{[]string{"version", "x"}, `unknown command "x" for "posthouse version"`},
+		{[]string{"--nope"}, `unknown flag: --nope: posthouse --help lists the flags`},
+		{[]string{"serve", "--override"}, `flag needs an argument: --override: posthouse serve --help lists the flags`},
+	} {
+		stdout, stderr, code := run(t, c.args...)
+		if want := "posthouse: " + c.want + "\n"; code != 1 || stdout != "" || stderr != want {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q, want %q", c.args, code, stdout, stderr, want)
+		}
+	}
+}
+
+// TestOneLine shortens what many logs have to say.
+func TestOneLine(t *testing.T) {
+	var errs []error
+	for i := range 100 {
+		errs = append(errs, fmt.Errorf("log %d", i))
+	}
+	for n, want := range map[int]string{
+		1: "log 0", 2: "log 0; log 1", 6: "log 0; log 1; log 2; log 3; log 4; log 5",
+		100: "log 0; log 1; log 2; log 3; log 4; and 95 more like these",
+	} {
+		if got := oneLine(errors.Join(errs[:n]...)); got != want {
+			t.Errorf("%d errors: %q, want %q", n, got, want)
 		}
 	}
 }

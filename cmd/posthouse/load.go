@@ -64,6 +64,7 @@ func newLoad() *cobra.Command {
 	} {
 		cmd.AddCommand(newLoadMode(mode.mode, mode.short, mode.long, mode.example))
 	}
+	holdsCommands(cmd)
 	return cmd
 }
 

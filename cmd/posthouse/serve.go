@@ -57,7 +57,12 @@ func newServe() *cobra.Command {
 			"  posthouse serve config/server.properties --override log.dirs=/srv/posthouse\n" +
 			"  posthouse serve --override listeners=PLAINTEXT://0.0.0.0:9092 \\\n" +
 			"      --override advertised.listeners=PLAINTEXT://broker.example:9092",
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("unexpected %q: one properties file at most, keys are set by --override key=value", args[1])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return serve(cmd.Context(), args, flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
