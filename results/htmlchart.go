@@ -56,7 +56,7 @@ func (b *pageBuilder) charts(g *Group, anchor string) ([]chart, error) {
 	}
 	charts = append(charts,
 		b.timeChart(g, "Throughput over time"+lineNote(line, len(lines) > 1), line, []string{SeriesRate}, 1),
-		b.timeChart(g, "Latency over time, p99"+lineNote(line, len(lines) > 1), line, []string{SeriesP99, SeriesP50}, 1e-3),
+		b.timeChart(g, "Latency over time"+lineNote(line, len(lines) > 1), line, []string{SeriesP99, SeriesP50}, 1e-3),
 		b.timeChart(g, "Server CPU over time", "", []string{SeriesCPU}, 1),
 		b.timeChart(g, "Server memory over time", "", []string{SeriesRSS}, 1.0/(1<<20)),
 	)
@@ -168,8 +168,11 @@ func (b *pageBuilder) timeChart(g *Group, title, line string, seriesNames []stri
 			all = append(all, found{run.Series[k], s})
 		}
 	}
-	if len(seriesNames) > 1 && slices.ContainsFunc(all, func(f found) bool { return f.Thin }) {
-		c.Title += ", and p50 thin"
+	if len(seriesNames) > 1 {
+		c.Title += ": " + seriesNames[0]
+		if slices.ContainsFunc(all, func(f found) bool { return f.Thin }) {
+			c.Title += ", thin " + seriesNames[1]
+		}
 	}
 	seconds := make(map[float64]int)
 	for _, f := range all {

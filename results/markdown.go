@@ -12,7 +12,8 @@ import (
 func (r *Report) Markdown(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	from, _ := r.Span()
-	fmt.Fprintf(out, "# %s\n\n%s, %d runs of %d workloads.\n", r.Title, from.UTC().Format(time.RFC3339), len(r.Runs), len(r.Groups))
+	fmt.Fprintf(out, "# %s\n\n%s, %s of %s.\n", r.Title, from.UTC().Format(time.RFC3339),
+		plural(len(r.Runs), "run"), plural(len(r.Groups), "workload"))
 	r.markdownWarnings(out)
 	for _, g := range r.Groups {
 		r.markdownGroup(out, g)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,16 +22,34 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 
+// Making runs up takes longer than what is tested with them.
+var (
+	madeUpRuns = sync.OnceValue(func() []*Run {
+		return sample{seed: 5, names: four(), workloads: sampleWorkloads()[1:], rounds: 3, seconds: 4}.runs()
+	})
+	madeUpBaseline = sync.OnceValue(func() []*Run {
+		return sample{seed: 6, slower: 1.3, names: four(), workloads: sampleWorkloads()[1:], rounds: 3, seconds: 4}.runs()
+	})
+)
+
+// copies may be changed, their lines too.
+func copies(runs []*Run) []*Run {
+	out := make([]*Run, len(runs))
+	for i, r := range runs {
+		c, e := *r, *r.Environment
+		c.Lines, c.Environment = slices.Clone(r.Lines), &e
+		out[i] = &c
+	}
+	return out
+}
+
 // sampleReport has each thing that a report can have: several rounds, warnings
 // of each kind, a failed run, a baseline.
 func sampleReport() *Report {
-	s := sample{seed: 5, names: four(), workloads: sampleWorkloads()[1:], rounds: 3, seconds: 4}
-	runs := s.runs()
+	runs, before := copies(madeUpRuns()), copies(madeUpBaseline())
 	runs[0].Warn(WarnClientLimited, "busiest loop at 83 %% | of a core")
 	runs[5].Warn("moon-phase", "a code of <later> versions")
 	runs[len(runs)-2].Failure = "the broker at 127.0.0.1:9092 went away after 2 s"
-	s.seed, s.slower = 6, 1.3
-	before := s.runs()
 	before[0].Environment.Kernel = "0.1-synthetic"
 	report := NewReport(runs, before)
 	report.Title = "Made-up report of the tests: nothing here was measured"

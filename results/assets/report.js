@@ -136,6 +136,9 @@
     root.dataset.charts = built.size;
   };
 
+  // Charts are drawn as they come near: a matrix has more canvases than a phone
+  // has memory. A few are drawn at once, for those who print or take pictures.
+  const few = 24;
   const boxes = [...document.querySelectorAll('[data-chart]')];
   const seen = new IntersectionObserver((entries) => {
     for (const e of entries) {
@@ -151,6 +154,14 @@
     }
   });
   for (const box of boxes) { seen.observe(box); resized.observe(box); }
+  if (boxes.length <= few) {
+    setTimeout(() => {
+      for (const box of boxes) {
+        seen.unobserve(box);
+        if (!built.has(box)) build(box);
+      }
+    }, 0);
+  }
 
   const scale = document.getElementById('scale');
   if (scale) {
