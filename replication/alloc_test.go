@@ -40,7 +40,7 @@ func onDisk(t testing.TB) *Partition {
 	t.Cleanup(func() { must(logs.Close(nil)) })
 	must(logs.Load(t.Context(), func(storage.FoundLog) (storage.LogConfig, bool) { return storage.LogConfig{}, false }, nil))
 	tp, id := record.TopicPartition{Topic: "t"}, record.NewTopicID()
-	p := newPartition(tp, id, 1, &wakers{})
+	p := newPartition(tp, id, 1, &wakers{}, inPlace{})
 	cfg := NewTopicConfig(&broker.TopicDefaults)
 	p.prepare(&meta.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}}, cfg)
 	log, err := logs.Create(tp, id, cfg.Log)

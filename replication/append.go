@@ -49,6 +49,11 @@ type AppendDone interface{ AppendDone(a *Append) }
 // may sleep. They claim the combiner (exclusive): the holder hands it over
 // between two drains, and what is appended meanwhile queues up.
 //
+// A log that has to open its files first is no work for a loop: the holder lets
+// go and has a worker drain (warmUp); what is appended meanwhile queues up. The
+// combiner does not go with that job, which may have to wait for workers that
+// wait for the combiner.
+//
 // A mutex around the log was rejected: a loop would sleep through another
 // loop's write. A channel to a writer goroutine costs two wake-ups (LAB: 22 µs
 // for each hand-off between locked threads).
@@ -56,6 +61,8 @@ type combiner struct {
 	stack atomic.Pointer[Append]
 	held  atomic.Bool
 	claim atomic.Pointer[chan struct{}]
+	// warming says that warmUp is on its way to a worker.
+	warming atomic.Bool
 
 	// Scratch of the holder, kept between drains.
 	appends []*Append
@@ -120,27 +127,58 @@ func (p *Partition) Append(chain *Append) (left bool) {
 
 // Drain works off what is queued if nobody else does, for a while; true as for
 // Append.
-func (p *Partition) Drain() (left bool) {
+func (p *Partition) Drain() (left bool) { return p.drain(false) }
+
+// drain is Drain; maySleep says that the caller is a worker.
+func (p *Partition) drain(maySleep bool) (left bool) {
 	c := &p.combiner
 	writes := 0
 	for c.held.CompareAndSwap(false, true) {
-		n, handedOver := p.drainHeld(drainsMax - writes)
+		leave := !maySleep && p.cold()
+		limit := drainsMax - writes
+		if leave {
+			limit = 0 // but a claim is answered
+		}
+		n, handedOver := p.drainHeld(limit)
 		if handedOver {
 			return false
 		}
 		writes += n
 		c.held.Store(false)
-		if c.claim.Load() != nil {
-			continue // it is answered, even if no more is written
-		}
-		if c.stack.Load() == nil {
+		switch {
+		case c.claim.Load() != nil: // it is answered, even if no more is written
+		case c.stack.Load() == nil:
 			return false
-		}
-		if writes >= drainsMax {
+		case leave:
+			if c.warming.CompareAndSwap(false, true) {
+				p.exec.Submit(p.warmUp)
+			}
+			return false
+		case writes >= drainsMax:
 			return true
 		}
 	}
 	return false
+}
+
+// cold says that what is queued would make the log open files and read, after a
+// start or a long idle time: nothing for a loop.
+func (p *Partition) cold() bool {
+	v := p.view.Load()
+	return v.state == ready && v.log.Cold()
+}
+
+// warmUp works off on a worker what a loop must not. warming ends first: who
+// pushes before that is seen here, who pushes later sees that it is over.
+func (p *Partition) warmUp() {
+	p.combiner.warming.Store(false)
+	p.drainAll()
+}
+
+// drainAll works off everything, unless a loop comes along and takes over.
+func (p *Partition) drainAll() {
+	for p.drain(true) {
+	}
 }
 
 // drainHeld works the stack off with at most limit writes. It reports how many
@@ -203,9 +241,7 @@ func (a *Append) fail(err error) {
 // off before exclusive returns, or by a loop that comes first.
 func (p *Partition) exclusive(fn func()) {
 	p.alone(fn)
-	for p.Drain() {
-		// It owes what it is told that it owes; a loop that comes along ends it.
-	}
+	p.drainAll()
 }
 
 // alone is exclusive without what follows.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -192,6 +193,7 @@ func TestAppendWhileWritesFail(t *testing.T) {
 			n.create("t", 1, nil)
 			n.settle()
 			p := n.get("t", 0)
+			n.ok(p.Log().WarmUp())
 			lanes := runLanes(t, n, p, loops, 100, false, func(i int) {
 				if i%50 == 0 {
 					n.fs.Inject(vfs.Fault{Op: vfs.OpWrite, Path: "*.log", Skip: i % 3, Err: unix.ENOSPC, Short: int64(i % 100)})
@@ -278,6 +280,7 @@ func TestAppendFromACompletion(t *testing.T) {
 	n.create("t", 1, nil)
 	n.settle()
 	r := &reentrant{t: t, p: n.get("t", 0), left: 50}
+	n.ok(r.p.Log().WarmUp())
 	r.AppendDone(nil)
 	for r.p.Drain() {
 		// each hands over what came meanwhile
@@ -294,6 +297,7 @@ func TestHolderIsNotHeldFor(t *testing.T) {
 	n.create("t", 1, nil)
 	n.settle()
 	r := &reentrant{t: t, p: n.get("t", 0), left: 1000}
+	n.ok(r.p.Log().WarmUp())
 	a := &Append{Done: r}
 	a.Batch, a.FromClient = batchOf(t, 1_700_000_000_000, 1, "first"), true
 	if !r.p.Append(a) {
@@ -318,6 +322,64 @@ func TestHolderIsNotHeldFor(t *testing.T) {
 	if r.done != 1001 || r.p.Offsets().LEO != 1002 {
 		t.Fatalf("%d completions, LEO %d after %d rounds", r.done, r.p.Offsets().LEO, rounds)
 	}
+}
+
+// TestColdLogIsOpenedByAWorker: after a start a log's files are closed, and no
+// loop opens them. What is appended meanwhile is written in its order, and whoever
+// needs the log to itself need not wait for the worker.
+func TestColdLogIsOpenedByAWorker(t *testing.T) {
+	n := newNode(t).start()
+	n.create("t", 1, nil)
+	n.settle()
+	appendOne(t, n.get("t", 0), batchOf(t, baseTime, 1, "before"), 1)
+	n.stop()
+	n.start()
+	p := n.get("t", 0)
+	opened := 0
+	n.fs.SetHook(func(c vfs.Call) error {
+		if c.Op == vfs.OpOpen || c.Op == vfs.OpRead || c.Op == vfs.OpWrite {
+			opened++
+		}
+		return nil
+	})
+	var d doneList
+	want := []string{"before/0"}
+	for i := range 3 {
+		a := &Append{Done: &d}
+		a.Batch, a.FromClient = batchOf(t, baseTime, 1, fmt.Sprint(i)), true
+		want = append(want, fmt.Sprintf("%d/0", i))
+		if p.Append(a) {
+			t.Error("the caller owes a Drain")
+		}
+	}
+	if len(d.got) != 0 || opened != 0 {
+		t.Fatalf("%d appends done, %d calls of the file system by a loop", len(d.got), opened)
+	}
+	if !n.exec.one() || len(d.got) != 3 {
+		t.Fatalf("%d appends done by one job", len(d.got))
+	}
+	n.exec.drain()
+	n.fs.SetHook(nil)
+	if got := values(t, p, 0); !slices.Equal(got, want) {
+		t.Fatalf("records %q", got)
+	}
+	a := &Append{Done: &d}
+	a.Batch, a.FromClient = batchOf(t, baseTime, 1, "warm"), true
+	if p.Append(a); len(d.got) != 4 {
+		t.Fatal("a warm log sends its loop away")
+	}
+
+	n.stop()
+	n.start()
+	p = n.get("t", 0)
+	b := &Append{Done: &d}
+	b.Batch, b.FromClient = batchOf(t, baseTime, 1, "again"), true
+	p.Append(b)
+	p.Refresh() // on a worker, and does what is queued
+	if len(d.got) != 5 || b.Err != nil {
+		t.Fatalf("%d appends done, %v", len(d.got), b.Err)
+	}
+	n.exec.drain()
 }
 
 func TestAppendRefusals(t *testing.T) {

@@ -89,7 +89,7 @@ func (m *Manager) advanceTopic(j *job, have *LocalTopic, t *meta.Topic, broker *
 		local := slices.Contains(part.Replicas, m.cfg.NodeID)
 		switch {
 		case p == nil && local:
-			p = newPartition(topicPartition(t.Name, i), t.ID, m.cfg.NodeID, &m.wakers)
+			p = newPartition(topicPartition(t.Name, i), t.ID, m.cfg.NodeID, &m.wakers, m.cfg.Executor)
 			p.prepare(part, lt.Config)
 			j.creates = append(j.creates, p)
 		case p != nil && !local:

@@ -27,6 +27,7 @@ type Partition struct {
 	combiner combiner
 	waiting  atomic.Uint64 // bit i: slot i waits
 	wakers   *wakers
+	exec     storage.Executor
 	control  sync.Mutex // orders exclusive callers; never taken by a loop
 }
 
@@ -57,8 +58,8 @@ type view struct {
 	err            error // why it failed
 }
 
-func newPartition(tp record.TopicPartition, id record.TopicID, nodeID int32, w *wakers) *Partition {
-	return &Partition{tp: tp, id: id, nodeID: nodeID, wakers: w}
+func newPartition(tp record.TopicPartition, id record.TopicID, nodeID int32, w *wakers, exec storage.Executor) *Partition {
+	return &Partition{tp: tp, id: id, nodeID: nodeID, wakers: w, exec: exec}
 }
 
 // TopicPartition names the partition.
