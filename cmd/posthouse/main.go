@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})
 	holdsCommands(root)
-	root.AddCommand(newServe(), newLoad(), newReport(), newVersion())
+	root.AddCommand(newServe(), newLoad(), newBench(), newReport(), newVersion())
 	return root
 }
 
