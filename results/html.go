@@ -65,7 +65,7 @@ type contenderView struct {
 
 type summaryRow struct {
 	Part                 string // heading above this row, if it begins a part
-	Anchor, Name, Figure string
+	Anchor, Name, Figure string // no name in a workload's further rows
 	Cells                []valueCell
 }
 
@@ -164,12 +164,12 @@ func (b *pageBuilder) build() (*page, error) {
 	}
 	part := ""
 	for i, g := range r.Groups {
-		row := b.summaryRow(g, anchor(i, g))
+		rows := b.summaryRows(g, anchor(i, g))
 		if g.Workload.Group != part {
-			row.Part, part = g.Workload.Group, g.Workload.Group
+			rows[0].Part, part = g.Workload.Group, g.Workload.Group
 		}
-		p.HasRatios = p.HasRatios || slices.ContainsFunc(row.Cells, func(c valueCell) bool { return len(c.Ratios) > 0 })
-		p.Summary = append(p.Summary, row)
+		p.HasRatios = p.HasRatios || slices.ContainsFunc(rows[0].Cells, func(c valueCell) bool { return len(c.Ratios) > 0 })
+		p.Summary = append(p.Summary, rows...)
 		view, err := b.group(g, anchor(i, g))
 		if err != nil {
 			return nil, err
@@ -226,13 +226,25 @@ func (b *pageBuilder) contenders() []contenderView {
 	return views
 }
 
-func (b *pageBuilder) summaryRow(g *Group, anchor string) summaryRow {
-	f := g.Headline()
-	row := summaryRow{Anchor: anchor, Name: g.Workload.Name, Figure: f.Label()}
-	for _, c := range Contenders(b.report.Runs) {
-		row.Cells = append(row.Cells, b.valueCell(g, g.Cell(c.Name), f))
+// summaryRows are the workload's headline and, where it is known, what the
+// server spent on it.
+func (b *pageBuilder) summaryRows(g *Group, anchor string) []summaryRow {
+	figures := []Figure{g.Headline()}
+	if i := slices.IndexFunc(g.Figures(), func(f Figure) bool { return f.Key == costKey(g) }); i >= 0 && figures[0].Key != costKey(g) {
+		figures = append(figures, g.Figures()[i])
 	}
-	return row
+	var rows []summaryRow
+	for i, f := range figures {
+		row := summaryRow{Figure: f.Label()}
+		if i == 0 {
+			row.Anchor, row.Name = anchor, g.Workload.Name
+		}
+		for _, c := range Contenders(b.report.Runs) {
+			row.Cells = append(row.Cells, b.valueCell(g, g.Cell(c.Name), f))
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // valueCell is the median of a figure and, for those that are compared, its

@@ -98,10 +98,7 @@ type barRow struct {
 // a closed loop, the distribution and cost for an open one.
 func (b *pageBuilder) bars(g *Group, figures []Figure) []barSet {
 	headline := g.Headline()
-	cost := "cpu-per-gib"
-	if perRecordCost(g) {
-		cost = "cpu-per-record"
-	}
+	cost := costKey(g)
 	keys := []string{headline.Key, cost, "p99", "peak-rss"}
 	if headline.Unit == "ms" {
 		keys = []string{"p50", "p99", "p99.9", cost}
@@ -119,17 +116,17 @@ func (b *pageBuilder) bars(g *Group, figures []Figure) []barSet {
 	return sets
 }
 
-// perRecordCost says that the cost of a record tells more of a workload than
-// that of a GiB, as it does of all that is not read in bulk.
-func perRecordCost(g *Group) bool {
+// costKey is the metric that tells what a workload costs: per GiB of what is
+// read in bulk, per record of all else.
+func costKey(g *Group) string {
 	for _, c := range g.Cells {
 		for _, r := range c.Usable() {
-			if l := pick(r, ""); l != nil && l.Records > 0 {
-				return g.Workload.Mode != ModeConsume || l.Bytes/l.Records < 512
+			if l := pick(r, ""); l != nil && l.Records > 0 && g.Workload.Mode == ModeConsume && l.Bytes/l.Records >= 512 {
+				return "cpu-per-gib"
 			}
 		}
 	}
-	return false
+	return "cpu-per-record"
 }
 
 func (b *pageBuilder) barSet(g *Group, f Figure) barSet {
