@@ -166,7 +166,8 @@ func (l *loader) finish(ctx context.Context) error {
 	for _, tp := range l.condemned {
 		m.cfg.Logger.Info("deleting the directory of a topic that was deleted before the last stop", "partition", tp.String())
 		if err := m.cfg.Storage.Delete(tp); err != nil {
-			return fmt.Errorf("replication: deleting %s: %w", tp, err)
+			// It harms nobody, and the next start tries again.
+			m.cfg.Logger.Error("partition directory not deleted", "partition", tp.String(), "err", err)
 		}
 	}
 	l.sweep()

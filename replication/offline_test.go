@@ -93,3 +93,30 @@ func TestOfflineReplicaAfterAStart(t *testing.T) {
 		t.Fatalf("not ready: %v", p.Err())
 	}
 }
+
+// TestCondemnedDirectoryThatStays: the directory of a topic that was deleted
+// before the last stop keeps nobody from serving, if it cannot be deleted now.
+func TestCondemnedDirectoryThatStays(t *testing.T) {
+	n := newNode(t).start()
+	n.create("gone", 1, nil)
+	n.create("t", 1, nil)
+	n.settle()
+	appendOne(t, n.get("t", 0), batchOf(t, baseTime, 3, "x"), acksAll)
+	n.delete("gone")
+	n.kill() // before its directory is renamed
+	n.fs.Inject(vfs.Fault{Op: vfs.OpRename, Path: "gone-0*", Times: -1, Err: unix.EIO})
+	n.start()
+	if p := n.get("t", 0); !p.Ready() || len(values(t, p, 0)) != 3 {
+		t.Fatalf("not ready: %v", p.Err())
+	}
+	n.create("new", 1, nil)
+	n.settle()
+	if !n.get("new", 0).Ready() {
+		t.Fatal("nothing is created any more")
+	}
+	n.kill()
+	n.start()
+	if d := n.dirs("gone"); len(d) != 0 && !strings.HasSuffix(d[0], "-delete") {
+		t.Fatalf("left: %v", d)
+	}
+}
