@@ -56,6 +56,7 @@ type Engine struct {
 	apiVersionsBodies *apiVersionsBodies
 	sessions          *sessionCache
 	producerIDs       producerIDs
+	checks            checkLane
 	complained        atomic.Int64 // second of the last complaint
 
 	// ctx ends when the engine is closed; cold requests carry it.
@@ -79,6 +80,7 @@ func New(config Config) *Engine {
 		log:               config.Logger,
 		apiVersionsBodies: newApiVersionsBodies(),
 		sessions:          newSessionCache(config.FetchSessionSlots),
+		checks:            newCheckLane(config.Workers),
 	}
 	e.producerIDs.allocate = config.AllocateProducerIDs
 	e.ctx, e.cancel = context.WithCancel(context.Background())

@@ -81,7 +81,7 @@ func (lp *loop) produce(k *call) {
 		// The worker must not share the connection's order with later requests.
 		k.taken = true
 		op.conn.stalled++
-		lp.engine.config.Workers.Submit(op.checkOffLoop)
+		lp.engine.checks.submit(op.checkOffLoop)
 		return
 	}
 	op.check()
