@@ -10,7 +10,7 @@ import (
 
 func TestCheckLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lane := newCheckLane(goExecutor{})
+		lane := newCheckLane(new(goExecutor))
 		var running, most atomic.Int32
 		var done sync.WaitGroup
 		for range 50 {
