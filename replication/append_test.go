@@ -194,6 +194,8 @@ func TestAppendWhileWritesFail(t *testing.T) {
 			n.settle()
 			p := n.get("t", 0)
 			n.ok(p.Log().WarmUp())
+			// The lanes may be through before the other goroutine gets its turn.
+			n.fs.Inject(vfs.Fault{Op: vfs.OpWrite, Path: "*.log", Err: unix.ENOSPC})
 			lanes := runLanes(t, n, p, loops, 100, false, func(i int) {
 				if i%50 == 0 {
 					n.fs.Inject(vfs.Fault{Op: vfs.OpWrite, Path: "*.log", Skip: i % 3, Err: unix.ENOSPC, Short: int64(i % 100)})

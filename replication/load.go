@@ -69,6 +69,7 @@ func (m *Manager) load(ctx context.Context, image *meta.Image, progress func(don
 		}
 		// One bad log keeps no other from serving: making its partition ready
 		// will fail again, and take it alone offline.
+		l.unread = true
 		m.cfg.Logger.Error("some logs could not be loaded", "err", err)
 	}
 	return l.finish(ctx)
@@ -102,6 +103,7 @@ type loader struct {
 	// another store, or before this one lost its file.
 	behind      map[record.TopicPartition]record.LeaderEpoch
 	nextSweepMs int64
+	unread      bool // some log could not be loaded
 }
 
 // want says whether a found directory belongs to a partition of this node.
@@ -175,7 +177,7 @@ func (l *loader) finish(ctx context.Context) error {
 		return err
 	}
 	if l.image.Adopting() {
-		if err := m.cfg.Epochs.ReserveProducerIDs(ctx, highestProducerID(m.cfg.Storage.Logs())); err != nil {
+		if err := m.cfg.Epochs.ReserveProducerIDs(ctx, l.highestProducerID()); err != nil {
 			return fmt.Errorf("replication: reserving the producer ids of adopted logs: %w", err)
 		}
 	}
@@ -224,9 +226,18 @@ func (l *loader) raise(ctx context.Context) error {
 	return nil
 }
 
-func highestProducerID(logs []*storage.Log) record.ProducerID {
+// unreadProducerIDs is far beyond what a cluster gives out in its life, and
+// leaves room for many times as much.
+const unreadProducerIDs record.ProducerID = 1 << 40
+
+// highestProducerID is the highest that a log may know; the ids in one that
+// could not be read are anybody's guess.
+func (l *loader) highestProducerID() record.ProducerID {
 	highest := record.NoProducerID
-	for _, log := range logs {
+	if l.unread {
+		highest = unreadProducerIDs
+	}
+	for _, log := range l.m.cfg.Storage.Logs() {
 		for _, producer := range log.Producers() {
 			highest = max(highest, producer.ProducerID)
 		}

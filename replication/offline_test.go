@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/posthouse/posthouse/storage/record"
 	"github.com/posthouse/posthouse/storage/vfs"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"golang.org/x/sys/unix"
@@ -118,5 +119,34 @@ func TestCondemnedDirectoryThatStays(t *testing.T) {
 	n.start()
 	if d := n.dirs("gone"); len(d) != 0 && !strings.HasSuffix(d[0], "-delete") {
 		t.Fatalf("left: %v", d)
+	}
+}
+
+// TestAdoptionOfUnreadableLog: the producer ids in a log that cannot be read at
+// the adoption are not known, and must not be given out all the same.
+func TestAdoptionOfUnreadableLog(t *testing.T) {
+	const known = 5_000_000
+	n := newNode(t).start()
+	n.create("t", 1, nil)
+	n.create("u", 1, nil)
+	n.settle()
+	b := record.NewBuilder().Producer(known, 0, 0).Add(baseTime, []byte("k"), []byte("v")).Build(record.None)
+	if a := appendOne(t, n.get("t", 0), b, acksAll); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	n.stop()
+	n.path += ".new"
+	n.fs.SetHook(func(c vfs.Call) error {
+		if strings.Contains(c.Path, "/t-0/") && !strings.HasSuffix(c.Path, "partition.metadata") {
+			return unix.EIO
+		}
+		return nil
+	})
+	n.start()
+	if n.get("t", 0).Ready() {
+		t.Fatal("the faults took nothing offline")
+	}
+	if first, _, err := n.controller.AllocateProducerIDs(n.ctx); err != nil || first <= known {
+		t.Fatalf("producer ids from %d, %v", first, err)
 	}
 }
