@@ -114,7 +114,9 @@ func (g *guarded) Write(b []byte) (int, error) {
 func (p *process) out() string { p.mu.Lock(); defer p.mu.Unlock(); return p.stdout.String() }
 func (p *process) err() string { p.mu.Lock(); defer p.mu.Unlock(); return p.stderr.String() }
 
-// waitReady returns the first line of stdout.
+// waitReady returns the first line of stdout. What the process wrote to stderr
+// before may still be on its way: waitErr waits for some of it, exitCode and stop
+// for all.
 func (p *process) waitReady(t *testing.T) string {
 	t.Helper()
 	select {

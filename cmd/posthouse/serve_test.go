@@ -118,13 +118,13 @@ func TestStockServerProperties(t *testing.T) {
 		t.Errorf("data in %s", data)
 	}
 	wantServed(t, strings.Replace(listeners, "localhost", "127.0.0.1", 1))
+	p.stop(t)
 	if strings.Contains(p.err(), "unknown key") {
 		t.Errorf("a key of Kafka's own file is not known:\n%s", p.err())
 	}
 	if !strings.Contains(p.err(), "listener CONTROLLER") {
 		t.Error("nothing says that the controller's listener is not opened")
 	}
-	p.stop(t)
 	wantCleanMark(t, data)
 }
 
@@ -280,9 +280,7 @@ func TestLowLimitOfFiles(t *testing.T) {
 	p.launch(t)
 	_, listeners, _, _ := ready(t, p.waitReady(t))
 	for _, want := range []string{"level=WARN", "limit=256", "connections=192", "LimitNOFILE"} {
-		if !strings.Contains(p.err(), want) {
-			t.Errorf("the warning does not name %s", want)
-		}
+		p.waitErr(t, want)
 	}
 	address := strings.TrimPrefix(listeners, "PLAINTEXT://")
 	var open []net.Conn
@@ -445,9 +443,9 @@ func TestRestart(t *testing.T) {
 		if want := name; engine != want && (name != "auto" || engine != netio.Engines()[0]) {
 			t.Errorf("netio.engine=%s runs %s", want, engine)
 		}
+		p.stop(t)
 		if !strings.Contains(p.err(), fmt.Sprintf("engine=%s reason=", engine)) {
 			t.Errorf("the log does not say why %s runs", engine)
 		}
-		p.stop(t)
 	}
 }
