@@ -109,14 +109,13 @@ func (l *Log) ready() error {
 }
 
 // Cold says that the next append would have to open files and read, as after a
-// start or a long idle time: whoever must not sleep has WarmUp run by a worker
-// first. Lock-free.
+// start or a long idle time: it is then one for a worker. Lock-free.
 func (l *Log) Cold() bool {
 	return !l.warm.Load() || l.active().file.open.Load() == nil
 }
 
-// WarmUp does what Cold says is to be done. Worker context, and the one caller
-// that may append: others would wait for it. An error is that of an append.
+// WarmUp does what Cold says is to be done, without an append. Worker context,
+// as the one caller that may append: others would wait for it.
 func (l *Log) WarmUp() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,6 +30,6 @@
 // AppendAsLeader and Read are for event loops: they allocate nothing in the
 // steady state, and what they cannot do without sleeping they hand on or refuse
 // with vfs.ErrWouldBlock. The exceptions are the write itself, and an append to
-// a log that is Cold, which opens its files: WarmUp does that on a worker.
+// a log that is Cold, which opens its files and so is one for a worker.
 // Everything else belongs to workers and says so.
 package storage

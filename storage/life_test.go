@@ -278,8 +278,7 @@ func TestReadBelowFirstSegment(t *testing.T) {
 	}
 }
 
-// TestCold: after a start the files are opened by WarmUp, and then an append
-// needs no call but its write.
+// TestCold: an append to a log that is not cold needs no call but its write.
 func TestCold(t *testing.T) {
 	mem := vfs.NewMem()
 	e := newEnv(t, mem, LogConfig{IndexIntervalBytes: 1})
@@ -403,5 +402,33 @@ func TestSmallSegments(t *testing.T) {
 	}
 	if got := len(readAll(t, l, 0, 1)); got != n {
 		t.Errorf("%d records", got)
+	}
+}
+
+// TestRecoveryOfRolledZeros: zeros at the end of a segment that another one
+// follows, be they less than a header, are no reason to drop anything.
+func TestRecoveryOfRolledZeros(t *testing.T) {
+	for _, zeros := range []int64{1, 11, 60, 61, 200, 256 << 10} {
+		q := &queue{}
+		e := newEnv(t, vfs.NewMem(), LogConfig{})
+		e.exec = q
+		l := e.open()
+		mustAppend(t, l, batch(1, 1, 100, "0"))
+		h, err := l.active().file.acquire(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.file.Truncate(l.active().size.Load() + zeros); err != nil {
+			t.Fatal(err)
+		}
+		h.release()
+		if err := l.Roll(); err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, l, batch(1, 1, 100, "1"))
+		l = e.kill(vfs.Crash{})
+		if got := len(readAll(t, l, 0, 1000)); got != 2 || fmt.Sprint(bases(l)) != "[0 1]" {
+			t.Errorf("%d zeros: %d records, segments at %v", zeros, got, bases(l))
+		}
 	}
 }

@@ -17,10 +17,11 @@ import (
 // # Who may do what
 //
 // One caller at a time appends, rolls or truncates: mu. It is held across the
-// pwritev of an append; workers that hold it across other calls (WarmUp, Roll,
-// TruncateSuffix) are run by whoever keeps appends away meanwhile, all others
-// take it for memory accesses only. Readers take no lock: they load the list of segments,
-// which is never changed in place, and what size and end have published.
+// pwritev of an append; workers that hold it across other calls (Roll,
+// TruncateSuffix, an append to a cold log) are run by whoever keeps appends
+// away meanwhile, all others take it for memory accesses only. Readers take no
+// lock: they load the list of segments, which is never changed in place, and
+// what size and end have published.
 // Workers' jobs on the directory hold files shared; whatever takes files away
 // holds it exclusively, which waits for running jobs only: those still queued
 // find the log gone, or their segment no longer in the list.

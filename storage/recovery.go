@@ -229,9 +229,8 @@ func (r *recovery) checkSegment(s *segment, f *segmentFiles) (verdict, error) {
 			r.log.fail(errOffline(err))
 			return damaged, nil
 		default:
-			r.log.logger.Warn("cutting the log", "file", s.file.name(), "position", pos, "bytes", f.logSize-int64(pos), "end", r.end, "err", err)
 			s.size.Store(int64(pos))
-			return cut, r.cutFile(h.file, int64(pos))
+			return r.endAt(h.file, int64(pos), f.logSize, err)
 		}
 		s.note(pos, hd.LastOffset(), hd.MaxTimestamp, hd.SizeBytes, interval)
 		if hd.LeaderEpoch > r.log.epochs.latest() {
@@ -244,6 +243,38 @@ func (r *recovery) checkSegment(s *segment, f *segmentFiles) (verdict, error) {
 	// Space that was reserved past the end is given back with the same call
 	// that cuts a file elsewhere.
 	return whole, h.file.Truncate(f.logSize)
+}
+
+// endAt ends a segment where no batch follows. Zeros up to the end of the file
+// are where Kafka's preallocate was to be written over, so the segment is whole;
+// the cut need not be synced, as the log says the same before and after it.
+func (r *recovery) endAt(f vfs.File, pos, size int64, why error) (verdict, error) {
+	empty, err := r.emptyFrom(f, pos, size)
+	if err != nil {
+		return whole, err
+	}
+	if empty {
+		return whole, f.Truncate(pos)
+	}
+	r.log.logger.Warn("cutting the log", "file", f.Name(), "position", pos, "bytes", size-pos, "end", r.end, "err", why)
+	return cut, r.cutFile(f, pos)
+}
+
+// emptyFrom says whether a file holds nothing but zeros from a position on.
+func (r *recovery) emptyFrom(f vfs.File, pos, size int64) (bool, error) {
+	for pos < size {
+		n := min(recoveryRead, size-pos)
+		if err := r.window.fill(f, pos, n, size); err != nil {
+			return false, err
+		}
+		for _, b := range r.window.at(pos)[:n] {
+			if b != 0 {
+				return false, nil
+			}
+		}
+		pos += n
+	}
+	return true, nil
 }
 
 // cutFile cuts a file for good, before anything is written behind the cut.
