@@ -42,16 +42,6 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestParseMachineStat(t *testing.T) {
-	got, err := parseMachineStat("cpu  1 2 3 1000 2000 4 5 6 7 8\ncpu0 1 1 1 1\n")
-	if err != nil || got != 21*tick {
-		t.Errorf("%v, %v", got, err)
-	}
-	if _, err := parseMachineStat("intr 1"); err == nil {
-		t.Error("another line passes")
-	}
-}
-
 func TestOwnProcess(t *testing.T) {
 	cpu, err := ProcessCPU(os.Getpid())
 	if err != nil {

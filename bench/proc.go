@@ -64,32 +64,6 @@ func parseStat(line []byte) (CPUTime, error) {
 	return CPUTime{User: time.Duration(u) * tick, System: time.Duration(s) * tick}, nil
 }
 
-// MachineCPU is the time that all cores were busy since boot, for whoever it
-// was, interrupts and what the host took away (steal) included.
-func MachineCPU() (time.Duration, error) {
-	const name = "/proc/stat"
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return 0, err
-	}
-	busy, err := parseMachineStat(string(data))
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
-	}
-	return busy, nil
-}
-
-// parseMachineStat adds up the first line, "cpu user nice system idle iowait
-// irq softirq steal guest guest_nice", less idle and iowait; guests are in user.
-func parseMachineStat(text string) (time.Duration, error) {
-	line, _, _ := strings.Cut(text, "\n")
-	var user, nice, system, idle, iowait, irq, softirq, steal int64
-	if _, err := fmt.Sscanf(line, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
-		return 0, fmt.Errorf("%q: %w", line, err)
-	}
-	return time.Duration(user+nice+system+irq+softirq+steal) * tick, nil
-}
-
 // SelfCPU is the CPU time of this process: the client's share of a run.
 func SelfCPU() CPUTime {
 	var usage syscall.Rusage

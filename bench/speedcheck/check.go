@@ -123,6 +123,7 @@ func (c *check) round(ctx context.Context, contender *contender, l line, measure
 	if err != nil {
 		return got, usage{}, err
 	}
+	wall := time.Since(began)
 	after, err := readUsage(contender.broker.Process.PID())
 	if err != nil {
 		return got, usage{}, err
@@ -131,7 +132,7 @@ func (c *check) round(ctx context.Context, contender *contender, l line, measure
 		err = bench.DeleteTopic(ctx, addr, work.topic)
 		time.Sleep(300 * time.Millisecond) // the deletion's own work
 	}
-	return got, usage{server: after.server - before.server, machine: after.machine - before.machine, wall: time.Since(began)}, err
+	return got, usage{server: after.server - before.server, machine: after.machine - before.machine, wall: wall}, err
 }
 
 // readUsage reads the counters that only grow.
@@ -140,8 +141,8 @@ func readUsage(pid int) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	machine, err := bench.MachineCPU()
-	return usage{server: server.Total(), machine: machine}, err
+	machine, err := bench.ReadMachineCPU()
+	return usage{server: server.Total(), machine: machine.Busy + machine.Steal}, err
 }
 
 func (c *check) print(l line, all []figures) {
