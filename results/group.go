@@ -22,8 +22,8 @@ type Cell struct {
 
 var roleOrder = map[Role]int{RoleSubject: 0, RoleExternal: 1, RolePeer: 2, RoleLimit: 3, RoleNull: 4}
 
-// GroupRuns puts runs together by workload, in the order in which the
-// workloads first ran, and by contender.
+// GroupRuns puts runs together by workload, in the order in which the parts of
+// the report and the workloads in them first ran, and by contender.
 func GroupRuns(runs []*Run) []*Group {
 	var groups []*Group
 	byName := make(map[string]*Group)
@@ -41,6 +41,14 @@ func GroupRuns(runs []*Run) []*Group {
 		}
 		cell.Runs = append(cell.Runs, r)
 	}
+	// What belongs together stands together, wherever else it ran.
+	parts := make(map[string]int)
+	for i, g := range groups {
+		if _, known := parts[g.Workload.Group]; !known {
+			parts[g.Workload.Group] = i
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b *Group) int { return cmp.Compare(parts[a.Workload.Group], parts[b.Workload.Group]) })
 	order := contenderOrder(runs)
 	for _, g := range groups {
 		slices.SortStableFunc(g.Cells, func(a, b *Cell) int {

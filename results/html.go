@@ -38,7 +38,7 @@ type page struct {
 	UPlotLicence                 string
 
 	Contenders     []contenderView
-	Warnings       []WarningGroup
+	Warnings       []warningView
 	WarningCount   int
 	HasRatios      bool
 	Summary        []summaryRow
@@ -106,7 +106,18 @@ type groupView struct {
 	Parameters, Commands              []Field
 }
 
-type noteView struct{ Code, Text string }
+type noteView struct {
+	Code  string
+	Texts []string
+}
+
+// warningView is a kind of warning; More are shown on demand.
+type warningView struct {
+	Code, Meaning string
+	Items, More   []warningItemView
+}
+
+type warningItemView struct{ Where, Text string }
 
 type tile struct{ Label, Text, Range string }
 
@@ -147,11 +158,8 @@ func (b *pageBuilder) build() (*page, error) {
 		Counts:  sentence(plural(len(r.Runs), "run") + " of " + plural(len(r.Groups), "workload")),
 		Palette: template.CSS(paletteCSS()), UPlotCSS: template.CSS(uplotCSS), CSS: template.CSS(pageCSS),
 		UPlotJS: template.JS(uplotJS), JS: template.JS(pageJS), UPlotLicence: uplotLicence,
-		Contenders: b.contenders(), Warnings: r.Warnings,
+		Contenders: b.contenders(), Warnings: b.warnings(), WarningCount: len(r.Warnings),
 		Resamples: resamples, MinSure: minSure, MinRuns: minRuns,
-	}
-	for _, g := range r.Warnings {
-		p.WarningCount += len(g.Items)
 	}
 	p.SummaryColumns = 1 + len(p.Contenders)
 	for _, e := range r.Machines {
@@ -166,7 +174,7 @@ func (b *pageBuilder) build() (*page, error) {
 	for i, g := range r.Groups {
 		rows := b.summaryRows(g, anchor(i, g))
 		if g.Workload.Group != part {
-			rows[0].Part, part = g.Workload.Group, g.Workload.Group
+			rows[0].Part, part = sentence(g.Workload.Group), g.Workload.Group
 		}
 		p.HasRatios = p.HasRatios || slices.ContainsFunc(rows[0].Cells, func(c valueCell) bool { return len(c.Ratios) > 0 })
 		p.Summary = append(p.Summary, rows...)
@@ -179,6 +187,24 @@ func (b *pageBuilder) build() (*page, error) {
 	}
 	b.baseline(p)
 	return p, nil
+}
+
+func (b *pageBuilder) warnings() []warningView {
+	const most = 5
+	var views []warningView
+	for _, g := range b.report.Warnings {
+		v := warningView{Code: g.Code, Meaning: g.Meaning}
+		for i, item := range g.Items {
+			view := warningItemView{b.report.where(&item), item.Text}
+			if i < most {
+				v.Items = append(v.Items, view)
+			} else {
+				v.More = append(v.More, view)
+			}
+		}
+		views = append(views, v)
+	}
+	return views
 }
 
 func plural(n int, what string) string {

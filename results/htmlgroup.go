@@ -37,16 +37,20 @@ func (b *pageBuilder) group(g *Group, anchor string) (groupView, error) {
 func (b *pageBuilder) notes(g *Group) []noteView {
 	var notes []noteView
 	for _, group := range b.report.Warnings {
+		note := noteView{Code: group.Code}
 		for _, item := range group.Items {
-			if item.Workload != g.Workload.Name {
-				continue
+			var names []string
+			for _, p := range item.Places {
+				if p.Workload == g.Workload.Name {
+					names = append(names, p.contender())
+				}
 			}
-			text := strings.Join(item.Texts, "; ")
-			item.Workload = "" // its part of the page says it
-			if where := item.Where(); where != "" {
-				text = where + ": " + text
+			if len(names) > 0 {
+				note.Texts = append(note.Texts, strings.Join(names, ", ")+": "+item.Text)
 			}
-			notes = append(notes, noteView{group.Code, text})
+		}
+		if len(note.Texts) > 0 {
+			notes = append(notes, note)
 		}
 	}
 	return notes
@@ -136,7 +140,10 @@ func (b *pageBuilder) barSet(g *Group, f Figure) barSet {
 	}
 	top, limitAt := 0.0, 0.0
 	limit := g.limit()
-	for _, c := range g.Cells {
+	// A server that only answers is a floor for latencies and costs; as a rate
+	// it would dwarf all that do the work.
+	shown := slices.DeleteFunc(slices.Clone(g.Cells), func(c *Cell) bool { return f.HigherIsBetter && c.Contender.Role == RoleNull })
+	for _, c := range shown {
 		for _, v := range c.Sample(f.Metric, f.Line) {
 			top = max(top, v)
 		}
@@ -150,7 +157,7 @@ func (b *pageBuilder) barSet(g *Group, f Figure) barSet {
 			limitAt = percent(s.Median())
 		}
 	}
-	for _, c := range g.Cells {
+	for _, c := range shown {
 		sample := c.Sample(f.Metric, f.Line)
 		view := b.views[c.Contender.Name]
 		row := barRow{

@@ -29,10 +29,10 @@ func (r *Report) markdownWarnings(out io.Writer) {
 	}
 	fmt.Fprintf(out, "\n## Warnings\n\n")
 	for _, g := range r.Warnings {
-		fmt.Fprintf(out, "- **%s** %s\n", cell(g.Code), cell(g.Meaning))
+		fmt.Fprintln(out, strings.TrimSpace("- **"+cell(g.Code)+"** "+cell(g.Meaning)))
 		for _, item := range g.Items {
-			text := strings.Join(item.Texts, "; ")
-			if where := item.Where(); where != "" {
+			text := item.Text
+			if where := r.where(&item); where != "" {
 				text = where + ": " + text
 			}
 			fmt.Fprintf(out, "  - %s\n", cell(text))

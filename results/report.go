@@ -62,15 +62,18 @@ type WarningGroup struct {
 	Items   []WarningItem
 }
 
-// WarningItem is what one contender's runs of one workload say; both are empty
-// where it concerns the whole report.
+// WarningItem is one text with all whom it concerns; no Places is the whole
+// report.
 type WarningItem struct {
-	Workload, Contender string
-	Texts               []string // one for each run, at most maxTexts
-	Runs, Of            int
+	Text   string
+	Places []Place
 }
 
-const maxTexts = 3
+// Place is one contender's runs of one workload.
+type Place struct {
+	Workload, Contender string
+	Runs, Of            int
+}
 
 // warningMeanings says what each code amounts to, gravest first.
 var warningMeanings = []struct{ code, meaning string }{
@@ -99,36 +102,29 @@ const (
 
 func (r *Report) collectWarnings() []WarningGroup {
 	groups := make(map[string]*WarningGroup)
-	item := func(code, workload, contender, text string, of int) {
+	item := func(code, text string) *WarningItem {
 		g := groups[code]
 		if g == nil {
 			g = &WarningGroup{Code: code}
 			groups[code] = g
 		}
-		i := slices.IndexFunc(g.Items, func(w WarningItem) bool { return w.Workload == workload && w.Contender == contender })
+		i := slices.IndexFunc(g.Items, func(w WarningItem) bool { return w.Text == text })
 		if i < 0 {
 			i = len(g.Items)
-			g.Items = append(g.Items, WarningItem{Workload: workload, Contender: contender, Of: of})
+			g.Items = append(g.Items, WarningItem{Text: text})
 		}
-		w := &g.Items[i]
-		w.Runs++
-		if len(w.Texts) < maxTexts && !slices.Contains(w.Texts, text) {
-			w.Texts = append(w.Texts, text)
-		}
+		return &g.Items[i]
 	}
 	for _, g := range r.Groups {
 		for _, c := range g.Cells {
 			for _, run := range c.Runs {
-				for _, w := range run.Warnings {
-					item(w.Code, g.Workload.Name, c.Contender.Name, w.Text, len(c.Runs))
-				}
-				if run.Failure != "" && !slices.ContainsFunc(run.Warnings, func(w Warning) bool { return w.Code == WarnFailed }) {
-					item(WarnFailed, g.Workload.Name, c.Contender.Name, run.Failure, len(c.Runs))
+				for _, w := range run.allWarnings() {
+					item(w.Code, w.Text).at(g.Workload.Name, c.Contender.Name, len(c.Runs))
 				}
 			}
 		}
 	}
-	r.derivedWarnings(func(code, workload, text string) { item(code, workload, "", text, 1) })
+	r.derivedWarnings(func(code, text string) { item(code, text) })
 	ordered := make([]WarningGroup, 0, len(groups))
 	for _, m := range warningMeanings {
 		if g := groups[m.code]; g != nil {
@@ -146,15 +142,38 @@ func (r *Report) collectWarnings() []WarningGroup {
 	return append(ordered, unknown...)
 }
 
+// allWarnings are a run's own, and its failure.
+func (r *Run) allWarnings() []Warning {
+	if r.Failure == "" || slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.Code == WarnFailed }) {
+		return r.Warnings
+	}
+	return append(slices.Clone(r.Warnings), Warning{WarnFailed, r.Failure})
+}
+
+func (w *WarningItem) at(workload, contender string, of int) {
+	i := slices.IndexFunc(w.Places, func(p Place) bool { return p.Workload == workload && p.Contender == contender })
+	if i < 0 {
+		i = len(w.Places)
+		w.Places = append(w.Places, Place{Workload: workload, Contender: contender, Of: of})
+	}
+	w.Places[i].Runs++
+}
+
 // derivedWarnings are those that only all runs together show.
-func (r *Report) derivedWarnings(warn func(code, workload, text string)) {
+func (r *Report) derivedWarnings(warn func(code, text string)) {
 	for _, e := range r.Machines[min(1, len(r.Machines)):] {
-		warn(warnEnvironmentDiffers, "", strings.Join(EnvironmentDifferences(e, r.Machines[0]), "; "))
+		warn(warnEnvironmentDiffers, strings.Join(EnvironmentDifferences(e, r.Machines[0]), "; "))
 	}
 	if len(r.BaselineRuns) > 0 && len(r.Machines) > 0 {
 		if d := EnvironmentDifferences(r.Machines[0], r.BaselineRuns[0].Environment); len(d) > 0 {
-			warn(warnBaselineDiffers, "", strings.Join(d, "; "))
+			warn(warnBaselineDiffers, strings.Join(d, "; "))
 		}
+	}
+	// Runs taken one by one are not compared by pairs anyway.
+	bench, said := false, false
+	for _, run := range r.Runs {
+		bench = bench || run.Kind == KindBench
+		said = said || slices.ContainsFunc(run.Warnings, func(w Warning) bool { return w.Code == WarnFewRounds })
 	}
 	var few []string
 	for _, g := range r.Groups {
@@ -162,33 +181,55 @@ func (r *Report) derivedWarnings(warn func(code, workload, text string)) {
 			few = append(few, g.Workload.Name)
 		}
 	}
-	// Runs taken one by one are not compared by pairs anyway.
-	bench := slices.ContainsFunc(r.Runs, func(run *Run) bool { return run.Kind == KindBench })
-	if len(few) > 0 && bench {
-		warn(WarnFewRounds, "", strings.Join(few, ", "))
+	if len(few) > 0 && bench && !said {
+		warn(WarnFewRounds, strings.Join(few, ", "))
 	}
 }
 
-// Where says whom an item concerns.
-func (w *WarningItem) Where() string {
+// where says whom an item concerns: workloads, each with its contenders unless
+// it is all of them, and in how many of their runs unless it is all.
+func (r *Report) where(w *WarningItem) string {
 	var parts []string
-	for _, p := range []string{w.Workload, w.Contender} {
-		if p != "" {
-			parts = append(parts, p)
+	whole := 0
+	for _, g := range r.Groups {
+		var names []string
+		all := true
+		for _, p := range w.Places {
+			if p.Workload == g.Workload.Name {
+				names = append(names, p.contender())
+				all = all && p.Runs >= p.Of
+			}
+		}
+		switch {
+		case len(names) == 0:
+		case all && len(names) == len(g.Cells) && len(names) > 1:
+			parts = append(parts, g.Workload.Name)
+			whole++
+		default:
+			parts = append(parts, g.Workload.Name+" ("+strings.Join(names, ", ")+")")
 		}
 	}
-	if w.Of > 1 {
-		parts = append(parts, fmt.Sprintf("%d of %d runs", w.Runs, w.Of))
+	if whole == len(r.Groups) && whole > 1 {
+		return "all runs"
 	}
-	return strings.Join(parts, " · ")
+	return strings.Join(parts, ", ")
+}
+
+func (p *Place) contender() string {
+	if p.Runs < p.Of {
+		return fmt.Sprintf("%s in %d of %d runs", p.Contender, p.Runs, p.Of)
+	}
+	return p.Contender
 }
 
 // Marked says whether a warning concerns a contender's runs of a workload.
 func (r *Report) Marked(workload, contender string) bool {
 	for _, g := range r.Warnings {
 		for _, w := range g.Items {
-			if w.Contender != "" && w.Workload == workload && w.Contender == contender {
-				return true
+			for _, p := range w.Places {
+				if p.Workload == workload && p.Contender == contender {
+					return true
+				}
 			}
 		}
 	}
