@@ -59,11 +59,15 @@ func frameOf(t *testing.T, w *Workload, version int16, count int) []byte {
 // TestFramesAreWhatABrokerTakes decodes what is sent with the broker's own
 // codec and checks the batch as a broker checks it.
 func TestFramesAreWhatABrokerTakes(t *testing.T) {
-	for version := int16(produceVersionMin); version <= produceVersionMax; version++ {
+	versions := []int16{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+	if testing.Short() {
+		versions = []int16{8, 9}
+	}
+	for _, version := range versions {
 		for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 			for _, mode := range []Mode{ModeProduce, ModeVerify} {
 				for _, keys := range []string{"none", "zipf"} {
-					for _, count := range []int{1, 2, 13} {
+					for _, count := range []int{1, 13} {
 						name := fmt.Sprintf("v%d/%s/%s/%s/%d", version, compression, mode, keys, count)
 						t.Run(name, func(t *testing.T) { testFrame(t, version, compression, mode, keys, count) })
 					}

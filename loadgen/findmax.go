@@ -84,6 +84,11 @@ type Trial struct {
 // the next rate (0 at the end) and how the last one went. Search is not nil
 // once one trial is over.
 func FindMaxRate(ctx context.Context, opts Options, bound Bound, trial func(next float64, last *Outcome, held bool)) (*Search, error) {
+	return findMaxRate(ctx, opts, bound, trial, Run)
+}
+
+func findMaxRate(ctx context.Context, opts Options, bound Bound, trial func(next float64, last *Outcome, held bool),
+	run func(context.Context, Options) (*Outcome, error)) (*Search, error) {
 	if trial == nil {
 		trial = func(float64, *Outcome, bool) {}
 	}
@@ -104,7 +109,7 @@ func FindMaxRate(ctx context.Context, opts Options, bound Bound, trial func(next
 		if poisson {
 			opts.Workload.Schedule.Kind = Poisson
 		}
-		o, err := Run(ctx, opts)
+		o, err := run(ctx, opts)
 		if o == nil || o.Interrupted || err != nil && !o.exhausted() {
 			if err == nil {
 				err = ctx.Err()

@@ -2,8 +2,8 @@ package loadgen
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,8 +115,7 @@ func runFor(t *testing.T, engine, address string, w Workload) *Outcome {
 // nothing: what a client costs by itself, and a broker that misbehaves at will.
 type fakeBroker struct {
 	partitions int
-	host       string
-	port       int32
+	port       atomic.Int32
 	// produce, if set, is asked before a Produce request is answered, and gives
 	// the error code; it may sleep, which stalls everything.
 	produce func() int16
@@ -144,10 +143,7 @@ func startFake(t testing.TB, engine string, f *fakeBroker) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.host = "127.0.0.1"
-	if _, err := fmt.Sscanf(addr.String(), "127.0.0.1:%d", &f.port); err != nil {
-		t.Fatal(err)
-	}
+	f.port.Store(int32(addr.(*net.TCPAddr).Port))
 	return addr.String()
 }
 
@@ -224,16 +220,14 @@ func (f *fakeBroker) answer(req kmsg.Request) kmsg.Response {
 	switch req := req.(type) {
 	case *kmsg.ApiVersionsRequest:
 		resp := kmsg.NewPtrApiVersionsResponse()
-		for _, k := range []kmsg.ApiVersionsResponseApiKey{
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{
 			{ApiKey: 0, MinVersion: 3, MaxVersion: 12}, {ApiKey: 1, MinVersion: 4, MaxVersion: 12},
 			{ApiKey: 3, MinVersion: 4, MaxVersion: 9}, {ApiKey: 18, MaxVersion: 3}, {ApiKey: 22, MaxVersion: 4},
-		} {
-			resp.ApiKeys = append(resp.ApiKeys, k)
 		}
 		return resp
 	case *kmsg.MetadataRequest:
 		resp := kmsg.NewPtrMetadataResponse()
-		resp.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 1, Host: f.host, Port: f.port}}
+		resp.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 1, Host: "127.0.0.1", Port: f.port.Load()}}
 		for _, t := range req.Topics {
 			topic := kmsg.NewMetadataResponseTopic()
 			topic.Topic = t.Topic

@@ -81,6 +81,9 @@ func (o *Outcome) resultLine(l *Line) results.Line {
 	return line
 }
 
+// tickSlack is how far a tick may reach over the ends of the measured part.
+const tickSlack = 20 * time.Millisecond
+
 // measuredTicks calls f for the ticks of the measured part, with their times
 // since it began.
 func (o *Outcome) measuredTicks(line string, f func(from, to time.Duration, t *TickLine)) {
@@ -89,8 +92,8 @@ func (o *Outcome) measuredTicks(line string, f func(from, to time.Duration, t *T
 	for i := range o.Ticks {
 		t := &o.Ticks[i]
 		to := t.Elapsed
-		// One that begins some µs before the warm-up ends is of the measured part.
-		if begin := max(from-warmup, 0); !t.Warmup && begin < o.Measured-time.Millisecond && to > from {
+		// One that begins a moment before the warm-up ends is of the measured part.
+		if begin := max(from-warmup, 0); from > warmup-tickSlack && begin < o.Measured-tickSlack && to > from {
 			for j := range t.Lines {
 				if t.Lines[j].Name == line {
 					f(begin, to-warmup, &t.Lines[j])

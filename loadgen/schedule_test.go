@@ -113,7 +113,7 @@ func TestStepsFollowEachOther(t *testing.T) {
 
 func TestZipf(t *testing.T) {
 	for _, skew := range []float64{0.5, 0.99, 1, 1.5} {
-		const n, draws = 1000, 400_000
+		const n, draws = 1000, 100_000
 		z := newZipf(n, skew)
 		rng := rand.New(rand.NewPCG(7, 7))
 		counts := make([]float64, n+1)

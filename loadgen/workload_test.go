@@ -228,33 +228,3 @@ func TestDeal(t *testing.T) {
 		t.Error("two connections to three brokers")
 	}
 }
-
-func TestBound(t *testing.T) {
-	b, err := ParseBound("p99.9=2500us")
-	if err != nil || b.Percentile != 99.9 || b.Max != 2500*time.Microsecond {
-		t.Fatalf("%+v, %v", b, err)
-	}
-	for _, bad := range []string{"", "99=1ms", "p99", "p0=1ms", "p101=1ms", "p99=fast", "p99=-1s"} {
-		if _, err := ParseBound(bad); err == nil {
-			t.Errorf("%q is a bound", bad)
-		}
-	}
-}
-
-// TestNextRate searches for a known limit.
-func TestNextRate(t *testing.T) {
-	for _, limit := range []float64{37, 9_999, 10_000, 123_456, 5e6} {
-		low, high, rate, trials := 0.0, 0.0, float64(firstRate), 0
-		for ; rate > 0 && trials < trialsMax; trials++ {
-			if rate <= limit {
-				low = rate
-			} else {
-				high = rate
-			}
-			rate = nextRate(low, high, rate)
-		}
-		if low > limit || low < limit*0.96 || trials > 25 {
-			t.Errorf("limit %v: found %v in %d trials", limit, low, trials)
-		}
-	}
-}
