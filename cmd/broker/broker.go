@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -34,8 +35,16 @@ import (
 	"github.com/posthouse/posthouse/storage/vfs"
 )
 
-// Version is stamped by the linker.
-var Version = "unknown"
+// Version is stamped by the linker; a plain `go build` leaves it to what the
+// toolchain recorded of the module.
+var Version = builtVersion()
+
+func builtVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
 
 const (
 	// metaDirName is where in a log directory meta.dir is by default.

@@ -174,17 +174,20 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 // loadConfig reads file, environment and overrides, in rising precedence.
 func loadConfig(args, overrides []string, logger *slog.Logger) (*config.Broker, error) {
 	properties := map[string]string{}
+	file := ""
 	if len(args) == 1 {
-		file, err := os.Open(args[0])
+		file = args[0]
+		in, err := os.Open(file)
 		if err != nil {
 			return nil, err
 		}
-		defer file.Close()
-		if properties, err = config.ParseProperties(file, args[0]); err != nil {
+		defer in.Close()
+		if properties, err = config.ParseProperties(in, file); err != nil {
 			return nil, err
 		}
 	}
-	maps.Copy(properties, config.FromEnvironment(os.Environ(), reservedVariables...))
+	environment := config.FromEnvironment(os.Environ(), reservedVariables...)
+	maps.Copy(properties, environment)
 	set := make(map[string]string, len(overrides))
 	for _, o := range overrides {
 		key, value, ok := strings.Cut(o, "=")
@@ -195,12 +198,30 @@ func loadConfig(args, overrides []string, logger *slog.Logger) (*config.Broker, 
 	}
 	cfg, warnings, err := config.Load(properties, set)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w%s", err, sourceOf(err, set, environment, properties, file))
 	}
 	for _, w := range warnings {
 		logger.Warn(w)
 	}
 	return cfg, nil
+}
+
+// sourceOf says where a value that was refused came from, for the end of its
+// error's line; empty where it is a default.
+func sourceOf(err error, overrides, environment, properties map[string]string, file string) string {
+	var refused *config.Error
+	if !errors.As(err, &refused) {
+		return ""
+	}
+	for _, source := range []struct {
+		values map[string]string
+		name   string
+	}{{overrides, "--override"}, {environment, "the environment"}, {properties, file}} {
+		if _, ok := source.values[refused.Key]; ok {
+			return " (set by " + source.name + ")"
+		}
+	}
+	return ""
 }
 
 func parseTopicConfigs(flags []string) (map[string]map[string]string, error) {

@@ -175,6 +175,11 @@ func setAdvertised(b *Broker, controllers []string) error {
 			a.Host = name
 		}
 		if ip := net.ParseIP(a.Host); ip != nil && ip.IsUnspecified() {
+			if b.value(key).Null {
+				// The user set listeners alone: name what is missing.
+				return refuse("listeners", v.String(), "clients cannot connect to %s: set %s to the address that they use, for instance %s=%s://broker.example:%d",
+					a.Host, key, key, a.Name, a.Port)
+			}
 			return refuse(key, v.String(), "%s cannot use the nonroutable meta-address %s. Use a routable IP address.", key, a.Host)
 		}
 		b.AdvertisedListeners = append(b.AdvertisedListeners, a)

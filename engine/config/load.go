@@ -239,15 +239,16 @@ func (b *Broker) warnings() []string {
 			withoutEffect = append(withoutEffect, key)
 		case def == nil:
 			lines = append(lines, unknownKey(key))
+		case key == "authorizer.class.name":
+			if b.value(key).Str != "" {
+				lines = append(lines, key+" has no effect yet: every client may do everything")
+			}
 		case def.Inert && b.value(key).String() != def.Default:
 			withoutEffect = append(withoutEffect, key)
 		}
 	}
 	for _, name := range b.ControllerListeners {
 		lines = append(lines, fmt.Sprintf("listener %s belongs to Kafka's controller and is not opened: this broker needs none", name))
-	}
-	if b.value("authorizer.class.name").Str != "" {
-		lines = append(lines, "authorizer.class.name has no effect yet: every client may do everything")
 	}
 	if !slices.Contains(b.value("process.roles").List, "broker") {
 		lines = append(lines, "process.roles does not contain broker; this node serves clients all the same")

@@ -133,7 +133,6 @@ func TestWarnings(t *testing.T) {
 		{"zookeeper.connect=localhost:2181", []string{"accepted and kept, without effect in this version: zookeeper.connect"}},
 		{"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", []string{
 			"authorizer.class.name has no effect yet: every client may do everything",
-			"accepted and kept, without effect in this version: authorizer.class.name",
 		}},
 		{"process.roles=controller", []string{"process.roles does not contain broker; this node serves clients all the same"}},
 	}
