@@ -34,8 +34,12 @@ const (
 	// allocBytes is how far the file grows at a time once it is larger than
 	// that; bbolt's default of 16 MiB is a lot for a few topics.
 	allocBytes = 1 << 20
-	fileMode   = 0o600
-	dirMode    = 0o755
+	// reserveBytes is the space that is allocated beyond what the file has, so
+	// that a node that was killed on a full disk can note its new leader epochs,
+	// and with that start, and topics can be deleted to make room.
+	reserveBytes = 1 << 20
+	fileMode     = 0o600
+	dirMode      = 0o755
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -80,6 +84,7 @@ func openFile(path string) (f *file, err error) {
 		return nil, damaged(path, err)
 	}
 	db.AllocSize = allocBytes
+	reserve(descriptor)
 	if os.IsNotExist(statErr) {
 		// The new name must survive a power cut as the contents do.
 		if err := syncDir(filepath.Dir(path)); err != nil {
@@ -87,6 +92,14 @@ func openFile(path string) (f *file, err error) {
 		}
 	}
 	return &file{path: path, db: db}, nil
+}
+
+// reserve allocates what the file has and reserveBytes more without changing
+// its length. Where that cannot be done, a full disk is met later.
+func reserve(f *os.File) {
+	if info, err := f.Stat(); err == nil {
+		_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, info.Size()+reserveBytes)
+	}
 }
 
 func damaged(path string, err error) error {
