@@ -10,6 +10,13 @@
 //   - machine.go: the state of the machine that a figure needs to mean
 //     anything (no free memory, the same congestion control for all).
 //   - stats.go: median, minimum and maximum of rounds.
+//   - usage.go: what a run uses, of the server, the client and the machine.
+//   - matrix.go: the workloads, and what the broker is to reach in each.
+//   - contender.go, session.go, turn.go, special.go: `posthouse bench`: start
+//     the contenders, have them take turns, keep each run in the results schema.
+//   - goals.go: ratios held against the goals, and against recorded ones.
+//   - limit.go, limit/: the limit, a C program that does only the least that a
+//     broker must; its sources travel with this package and are built on use.
 //
 // Rules that every comparison here keeps: rounds interleave (A B A B), the
 // contender that is not measured is stopped by SIGSTOP, each is charged its own

@@ -287,6 +287,8 @@ func (w *Workload) skips(c *Contender) string {
 	switch {
 	case c.Info.Role == results.RoleNull && w.Preload != nil:
 		return "it keeps nothing that could be read"
+	case c.Info.Role == results.RoleNull && w.Load.Mode == loadgen.ModeE2E && !w.Load.Schedule.Open():
+		return "it forgets what a reader at full speed has not read yet"
 	case c.kind == kindExternal && (w.Special != "" || w.DropCache):
 		return "its process is not ours"
 	}

@@ -114,7 +114,8 @@ func (s *session) load(ctx context.Context, w *Workload, c *Contender) (*results
 		}
 		return run, err
 	}
-	if len(run.Lines) > 0 {
+	// What a catch-up reader costs is no price of the records beside it.
+	if len(run.Lines) > 0 && w.Load.CatchUp == 0 {
 		used.Derive(run.Lines[0].Records, run.Lines[0].Bytes)
 	}
 	run.Usage = &used
@@ -138,7 +139,13 @@ func oneLineOf(run *results.Run) string {
 	parts := []string{run.Contender.Name + ":"}
 	for i := range run.Lines {
 		l := &run.Lines[i]
-		text := fmt.Sprintf("%s %s/s, %s MiB/s", l.Name, number(l.RecordsPerSec), number(l.MiBPerSec))
+		text := l.Name
+		if l.RecordsPerSec > 0 {
+			text += " " + number(l.RecordsPerSec) + "/s"
+		}
+		if l.MiBPerSec > 0 {
+			text += ", " + number(l.MiBPerSec) + " MiB/s"
+		}
 		for _, p := range []float64{50, 99, 99.9} {
 			if us, ok := l.Percentile(p); ok {
 				text += fmt.Sprintf(", p%g %s ms", p, number(float64(us)/1000))

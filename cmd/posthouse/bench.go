@@ -51,7 +51,7 @@ var benchDefaults = map[string]struct {
 }{
 	"short": {[]string{"%s", "kafka", "limit"}, 3, 0},
 	"full":  {[]string{"%s", "epoll", "kafka", "limit", "null"}, 5, 0},
-	"check": {[]string{"%s", "limit"}, 4, 2 * time.Second},
+	"check": {[]string{"%s", "limit"}, 3, 2 * time.Second},
 }
 
 func newBench() *cobra.Command {
