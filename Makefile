@@ -17,7 +17,7 @@ BENCHCOUNT ?= 1
 HOT      := ./storage/record ./storage ./netio/wire ./netio ./replication ./engine
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint race fuzz bench bench-kafka e2e clean
+.PHONY: help build run test lint race fuzz bench bench-kafka e2e browser clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,9 +36,9 @@ lint: ## check format, vet, staticcheck and the import order, for both builds
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) mod verify >/dev/null
 	$(GO) vet ./...
-	$(GO) vet -tags $(TAGS),e2e,golden,invariants ./...
+	$(GO) vet -tags $(TAGS),e2e,golden,browser,invariants ./...
 	$(GO) tool staticcheck ./...
-	$(GO) tool staticcheck -tags $(TAGS),e2e,golden,invariants ./...
+	$(GO) tool staticcheck -tags $(TAGS),e2e,golden,browser,invariants ./...
 	$(GO) test -count=1 -run '^TestImportOrder$$' ./cmd/posthouse
 
 race: ## run every test under the race detector with costly asserts on, for both builds
@@ -61,6 +61,10 @@ bench-kafka: build ## first speed check beside Apache Kafka 4.4 in one run (need
 
 e2e: build ## run outside clients and tools against the broker, on both engines (needs root for apt, java, Maven, python)
 	POSTHOUSE_BIN=$(CURDIR)/$(BIN) $(GO) test -tags e2e -count=1 -timeout 60m -v $(TESTFLAGS) ./cmd/e2e/...
+
+browser: ## look at the report in a headless Chromium (installs it by apt, as root)
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null)
+	$(GO) test -tags browser -count=1 -run Browser $(TESTFLAGS) ./results
 
 clean: ## remove what the build made (never ./data)
 	rm -rf bin
