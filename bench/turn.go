@@ -103,6 +103,9 @@ func (s *session) load(ctx context.Context, w *Workload, c *Contender) (*results
 	}
 	used, series, meterErr := m.result()
 	run := outcome.Result(s.Command)
+	if outcome.Interrupted && run.Failure == "" {
+		run.Failure = "interrupted" // half a run counts in no median
+	}
 	if meterErr != nil {
 		// A run that loadgen calls good and the meters could not read is none.
 		if err == nil {
