@@ -208,3 +208,21 @@ func BenchmarkEncode(b *testing.B) {
 		})
 	}
 }
+
+// TestCompressibility holds batches to the share that is asked for.
+func TestCompressibility(t *testing.T) {
+	for _, c := range []float64{0, 0.3, 0.5, 0.9} {
+		for _, codec := range []record.Codec{record.LZ4, record.Zstd} {
+			w := DefaultWorkload(ModeProduce)
+			w.BatchBytes = 128 << 10
+			l := newLimits(&w)
+			rng := rand.New(rand.NewPCG(1, 2))
+			s := newShape(&l, newValues(rng, 1024, c), &w.Record, rng)
+			n := len(s.ends) - 1
+			share := 1 - float64(len(s.compressed(n, codec)))/float64(len(s.body))
+			if share < c-0.12 || share > c+0.08 {
+				t.Errorf("%v: %.2f of the batch compresses away, want about %v", codec, share, c)
+			}
+		}
+	}
+}

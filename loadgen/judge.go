@@ -75,6 +75,14 @@ func (o *Outcome) warn(code, format string, args ...any) {
 	o.Warnings = append(o.Warnings, Warning{Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
+// nothingMeasured is the end of a sentence about a run that ended early.
+func (o *Outcome) nothingMeasured() string {
+	if o.Measured > 0 {
+		return ""
+	}
+	return fmt.Sprintf(", within the warm-up of %v: nothing was measured", o.Workload.Warmup)
+}
+
 // judge says what was the limit, where it was not the broker.
 func (r *run) judge(o *Outcome, w window, behind int64) {
 	if late := time.Duration(o.Client.SendLatenessP99Us) * time.Microsecond; late > latenessMax {

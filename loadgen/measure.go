@@ -53,9 +53,6 @@ func (r *run) measure(ctx context.Context) (*Outcome, error) {
 	r.ending.Store(true)
 	r.cancel()
 	r.helpers.Wait()
-	if err := r.deleteTopics(); err != nil && failure == nil {
-		failure = err
-	}
 	now := r.now()
 	r.onEach(func(s *loopState) {
 		for _, p := range s.producers {
@@ -64,9 +61,12 @@ func (r *run) measure(ctx context.Context) (*Outcome, error) {
 	})
 	r.collect(false)
 	r.server.Close()
+	if err := r.deleteTopics(); err != nil && failure == nil {
+		failure = err
+	}
 	o := r.outcome(window{int64(r.workload.Warmup), to}, client, behind)
 	if o.Interrupted = ctx.Err() != nil; o.Interrupted {
-		o.warn(WarnInterrupted, "stopped after %v of %v", time.Duration(to).Round(time.Millisecond), r.workload.Duration)
+		o.warn(WarnInterrupted, "stopped after %v of %v%s", time.Duration(to).Round(time.Millisecond), r.workload.Duration, o.nothingMeasured())
 	}
 	if failure == nil {
 		failure = o.verdict(r)

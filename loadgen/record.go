@@ -40,7 +40,7 @@ func appendRecordHead(dst []byte, i int, key []byte, valueBytes int) []byte {
 // values is a pool of bytes that record values are cut from.
 type values struct{ pool []byte }
 
-const valuePoolBytes = 1 << 20
+const valuePoolBytes = 4 << 20
 
 // newValues fills the pool so that the given share of it compresses away.
 func newValues(rng *rand.Rand, largest int, compressibility float64) *values {
@@ -57,9 +57,10 @@ func newValues(rng *rand.Rand, largest int, compressibility float64) *values {
 	return v
 }
 
-// at is a value of n bytes; different numbers give different ones.
+// at is a value of n bytes. Those of neighbouring numbers lie far apart, so that
+// a batch compresses no better than its values do.
 func (v *values) at(number uint64, n int) []byte {
-	start := number * 61 % valuePoolBytes
+	start := number * 2_654_435_761 % valuePoolBytes
 	return v.pool[start : start+uint64(n)]
 }
 
