@@ -41,6 +41,32 @@ func TestAnnouncedFrames(t *testing.T) {
 	})
 }
 
+// TestStalledFrames has peers really send as much as there is memory, then
+// stop in the middle of their frames.
+func TestStalledFrames(t *testing.T) {
+	eachEngineOnce(t, func(t *testing.T, e env) {
+		const limit, peers = 2 * frameStepBytes, 60
+		s, addr := e.start(t, &testHandler{}, func(c *Config) { c.RequestMemoryBytes = limit })
+		part := binary.BigEndian.AppendUint32(make([]byte, 0, 3*tightStepBytes), 90<<20)
+		part = append(part, make([]byte, 2*tightStepBytes)...)
+		for range peers {
+			p := dial(t, addr)
+			go func() { _, _ = p.Write(part) }()
+		}
+		waitFor(t, "memory to be used up", func() bool { return s.RequestMemory() >= limit })
+		p := dial(t, addr)
+		for i := range 2 {
+			large := numbered(i, limit/2)
+			start := time.Now()
+			go func() { _, _ = p.Write(frame(large)) }()
+			p.want(large)
+			if d := time.Since(start); d > 10*time.Second {
+				t.Errorf("answered after %v", d)
+			}
+		}
+	})
+}
+
 // TestLargeFramesTogether has frames in flight that need more memory than
 // there is, all of them from honest peers: none may be closed or wait for ever.
 func TestLargeFramesTogether(t *testing.T) {

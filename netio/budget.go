@@ -18,6 +18,9 @@ const (
 	// and stalledBytes what must have arrived meanwhile.
 	watchInterval = 500 * time.Millisecond
 	stalledBytes  = 32 << 10
+	// waitLooksMax is how often a frame may be found waiting for its next step
+	// before it is given up: ten seconds of a memory that is full all the time.
+	waitLooksMax = 20
 )
 
 // budget is the request memory of all loops together.
@@ -25,8 +28,10 @@ const (
 // While it is used up no frame is begun, and frames that were begun wait for
 // their next step. Were all of it held by such frames, they would wait for each
 // other: one at a time, whose turn it is until it is released, goes on
-// regardless, so the bound may be exceeded by one frame. A peer that has memory
-// and does not send is closed, but only while others wait for it.
+// regardless, so the bound may be exceeded by one frame. While others wait for
+// memory, a peer that has some and does not send is closed, and so is one whose
+// frame got none for too long: what it holds is better given to frames that can
+// be finished.
 //
 // Promising the whole frame when it is begun was tried: two peers that each
 // announced a frame of 90 MiB and sent none of it shut out all others.
@@ -177,20 +182,35 @@ func (t watchFramesTask) Run(l *Loop) {
 		if c == nil || c.closed || c.frame == nil {
 			continue
 		}
-		if c.isHungry || !c.takesInput() {
-			c.gotWatched = -1 // it is we who do not read
-			continue
-		}
-		// The kernel keeps back what is below the low-water mark.
-		queued, _ := unix.IoctlGetInt(c.fd, unix.SIOCINQ)
-		got := c.got + queued
-		if going && c.gotWatched >= 0 && got-c.gotWatched < min(stalledBytes, len(c.frame.payload)-c.gotWatched) {
+		if reason := c.watchFrame(going); reason != "" {
 			api, version := peekAPI(c.frame.payload[:c.got])
-			l.closeConn(c, &ProtocolError{API: api, Version: version,
-				Reason: "frame arrives too slowly while request memory is used up"})
-			continue
+			l.closeConn(c, &ProtocolError{API: api, Version: version, Reason: reason})
 		}
-		c.gotWatched = got
 	}
 	l.AddTimer(&l.watchTimer, l.now+Instant(watchInterval))
+}
+
+// watchFrame looks at the frame that c began and returns why it is given up, if
+// it is. going says that the last look was an interval ago.
+func (c *Conn) watchFrame(going bool) string {
+	// The kernel keeps back what is below the low-water mark.
+	queued, _ := unix.IoctlGetInt(c.fd, unix.SIOCINQ)
+	last := c.gotWatched
+	c.gotWatched = c.got + queued
+	switch {
+	case c.muted: // it is we who do not read
+		c.gotWatched = -1
+		return ""
+	case c.isHungry && queued > 0:
+		c.gotWatched = -1
+		if c.waitLooks++; c.waitLooks > waitLooksMax {
+			return "frame waited too long for request memory"
+		}
+		return ""
+	}
+	c.waitLooks = 0
+	if going && last >= 0 && c.gotWatched-last < min(stalledBytes, len(c.frame.payload)-last) {
+		return "frame arrives too slowly while request memory is used up"
+	}
+	return ""
 }

@@ -62,8 +62,9 @@ type Conn struct {
 	frame   *Request
 	got     int
 	// gotWatched is how much of frame had arrived when watchFrames last looked,
-	// negative if it has not.
-	gotWatched int
+	// negative if it has not, and waitLooks how many times on end it found the
+	// frame waiting for memory.
+	gotWatched, waitLooks int
 	// badInput is why no more is read: the answers to what came before it go
 	// out, then the connection is closed.
 	badInput error

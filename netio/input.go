@@ -79,7 +79,8 @@ func (l *Loop) cut(c *Conn, ch *chunk, data []byte) error {
 		}
 		r.own = l.arena.get(payloadOffset + n)
 		r.payload = r.own[payloadOffset : payloadOffset+n : payloadOffset+n]
-		c.frame, c.got, c.gotWatched = r, 0, -1
+		c.frame, c.got = r, 0
+		c.gotWatched, c.waitLooks = -1, 0
 		l.promise(r)
 		l.progress(c, copy(r.payload, data))
 		return nil
