@@ -180,7 +180,7 @@ static bool make_ready(struct partition *p, int64_t bytes) {
 // zero_ahead writes zeros behind a small append: the following ones then find
 // pages, and blocks that are no longer new, instead of making them bit by bit.
 static void zero_ahead(struct partition *p, int64_t bytes) {
-  static const uint8_t zeros[1 << 20];
+  static uint8_t zeros[1 << 20];
   int64_t ahead = min64(options.zero_ahead, p->size);
   if (bytes > ahead / 2 || p->size + bytes <= p->zeroed) return;
   struct iovec iov[64];
@@ -189,7 +189,7 @@ static void zero_ahead(struct partition *p, int64_t bytes) {
   // On to a page's border.
   len += (4096 - (from + len) % 4096) % 4096;
   for (int64_t left = len; left > 0 && n < 64; n++) {
-    iov[n] = (struct iovec){(void *)zeros, (size_t)min64(left, sizeof zeros)};
+    iov[n] = (struct iovec){zeros, (size_t)min64(left, sizeof zeros)};
     left -= (int64_t)iov[n].iov_len;
   }
   ssize_t wrote = pwritev(p->fd, iov, n, from);
