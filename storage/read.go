@@ -126,10 +126,15 @@ func (s *segment) locate(h *handle, size int64, offset record.Offset, nowait boo
 	if err != nil {
 		return located{}, false, err
 	}
-	at, ok, err := scanTo(h.file, int64(pos), size, offset, nowait)
-	if pos > 0 && (err != nil && err != vfs.ErrWouldBlock || ok && at.pos == pos && at.base > offset) {
-		// The index points beside a batch or past the one that is wanted.
-		// Without it the answer is still in the file, from its start on.
+	outside := pos < 0 || pos > 0 && int64(pos) >= size
+	var at located
+	var ok bool
+	if !outside {
+		at, ok, err = scanTo(h.file, int64(pos), size, offset, nowait)
+	}
+	if outside || pos > 0 && (err != nil && err != vfs.ErrWouldBlock || ok && at.pos == pos && at.base > offset) {
+		// The index points out of the file, beside a batch, or past the one that
+		// is wanted. Without it the answer is still there, from the start on.
 		if nowait {
 			return located{}, false, vfs.ErrWouldBlock
 		}
@@ -150,7 +155,7 @@ func (s *segment) stopAt(h *handle, size int64, limit record.Offset, enough int6
 	if err != nil {
 		return 0, err
 	}
-	if int64(pos) >= enough {
+	if int64(pos) >= enough && int64(pos) < size {
 		return enough, nil
 	}
 	at, ok, err := s.locate(h, size, limit, nowait)
