@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/posthouse/posthouse/results/hdr"
 )
 
@@ -30,3 +32,6 @@ func (o *Outcome) WriteLog(w io.Writer) error {
 	}
 	return nil
 }
+
+// YAML is the workload as ReadWorkload takes it, all defaults spelled out.
+func (w *Workload) YAML() ([]byte, error) { return yaml.Dump(w) }

@@ -9,7 +9,7 @@ import (
 )
 
 // outcome makes the figures of what was collected. All is at rest.
-func (r *run) outcome(w window, client ClientUsage, behind int64) *Outcome {
+func (r *run) outcome(w window, client ClientUsage, behind int64, failure error) *Outcome {
 	measured := time.Duration(max(0, w.to-w.from))
 	o := &Outcome{
 		Workload: r.workload, Bootstrap: r.opts.Bootstrap, StartedAt: r.start, Measured: measured,
@@ -40,7 +40,7 @@ func (r *run) outcome(w window, client ClientUsage, behind int64) *Outcome {
 		o.Lines = append(o.Lines, l)
 	}
 	if r.workload.Mode == ModeVerify {
-		o.Verify = r.report()
+		o.Verify = r.report(failure == nil)
 	}
 	r.judge(o, w, behind)
 	return o

@@ -64,7 +64,7 @@ func (r *run) measure(ctx context.Context) (*Outcome, error) {
 	if err := r.deleteTopics(); err != nil && failure == nil {
 		failure = err
 	}
-	o := r.outcome(window{int64(r.workload.Warmup), to}, client, behind)
+	o := r.outcome(window{int64(r.workload.Warmup), to}, client, behind, failure)
 	if o.Interrupted = ctx.Err() != nil; o.Interrupted {
 		o.warn(WarnInterrupted, "stopped after %v of %v%s", time.Duration(to).Round(time.Millisecond), r.workload.Duration, o.nothingMeasured())
 	}

@@ -74,7 +74,8 @@ type Line struct {
 	Requests int64
 	// Unfinished records were due and had no answer when the run was over; the
 	// histogram has them with the time they had waited by then.
-	Unfinished    int64
+	Unfinished int64
+	// Errors are of the measured part, ErrorsByCode of the whole run.
 	Errors        int64
 	ErrorsByCode  map[string]int64
 	RecordsPerSec float64

@@ -103,9 +103,12 @@ func (r *received) take(k uint64) {
 const problemsMax = 20
 
 // report compares what was acknowledged with what was read. All connections
-// must be at rest.
-func (r *run) report() *VerifyReport {
+// must be at rest. complete says that the consumers came to the end.
+func (r *run) report(complete bool) *VerifyReport {
 	v := &VerifyReport{Reconnects: r.reconnects.Load()}
+	if !complete {
+		r.problem("the run ended before the consumers had read everything: what counts as lost may be there")
+	}
 	streams := make([]*received, r.streams)
 	for _, c := range r.consumers {
 		v.Corrupt += c.corrupt
@@ -124,7 +127,7 @@ func (r *run) report() *VerifyReport {
 	r.problemsMu.Lock()
 	v.Problems = append(v.Problems, r.problems...)
 	r.problemsMu.Unlock()
-	v.OK = v.Lost == 0 && v.Duplicates == 0 && v.Reordered == 0 && v.Corrupt == 0 && v.Foreign == 0
+	v.OK = complete && v.Lost == 0 && v.Duplicates == 0 && v.Reordered == 0 && v.Corrupt == 0 && v.Foreign == 0
 	return v
 }
 

@@ -101,7 +101,7 @@ func TestReport(t *testing.T) {
 	}
 	r.producers, r.streams = []*producer{p}, 1
 	r.consumers = []*consumer{{streams: []*received{got}}}
-	v := r.report()
+	v := r.report(true)
 	// 7 and 80 to 89 were acknowledged and are gone; 52 to 54 and 90 to 99 were not.
 	if v.Sent != 100 || v.Acked != 80 || v.Received != 76 || v.Lost != 11 || v.Unknown != 13 || v.OK || len(v.Problems) != 2 {
 		t.Fatalf("%+v", v)

@@ -31,6 +31,7 @@ type loadFlags struct {
 	hlogFile   string
 	bound      string
 	quiet      bool
+	print      bool
 }
 
 func newLoad() *cobra.Command {
@@ -90,6 +91,7 @@ func newLoadMode(mode loadgen.Mode, short, long, example string) *cobra.Command 
 	f.StringVar(&flags.jsonFile, "json", "", "write the result to this `file`; - is the standard output")
 	f.StringVar(&flags.hlogFile, "hlog", "", "write the latencies of each second to this `file`, as an HdrHistogram log")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "no line a second")
+	f.BoolVar(&flags.print, "print-workload", false, "write the workload as YAML, for --workload, and do nothing else")
 	if mode == loadgen.ModeProduce || mode == loadgen.ModeE2E {
 		f.StringVar(&flags.bound, "find-max-rate", "", "find the highest rate that holds a `bound` like p99=10ms; duration and warmup are those of one trial")
 	}
@@ -100,6 +102,13 @@ func newLoadMode(mode loadgen.Mode, short, long, example string) *cobra.Command 
 func load(ctx context.Context, flags *loadFlags, stdout, stderr io.Writer) error {
 	w, err := flags.workload.workload()
 	if err != nil {
+		return err
+	}
+	if flags.print {
+		text, err := w.YAML()
+		if err == nil {
+			_, err = stdout.Write(text)
+		}
 		return err
 	}
 	var bound loadgen.Bound

@@ -59,6 +59,25 @@ func TestLoadFlagsOverFile(t *testing.T) {
 	}
 }
 
+// TestPrintedWorkload reads what it printed.
+func TestPrintedWorkload(t *testing.T) {
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs([]string{"load", "e2e", "--print-workload", "--steps", "100@2s,200", "--record-size", "mix:40@1,90@2", "--fetch-wait", "7ms"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "w.yaml")
+	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := parseLoad(loadgen.ModeE2E, "-w", path)
+	if err != nil || len(w.Schedule.Steps) != 2 || w.Record.String() != "mix:40@1,90@2" || w.Fetch.Wait != loadgen.Duration(7*time.Millisecond) {
+		t.Fatalf("%v: %+v of\n%s", err, w, out.String())
+	}
+}
+
 func TestLoadFlagsRefused(t *testing.T) {
 	for _, c := range []struct {
 		args []string
