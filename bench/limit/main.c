@@ -39,7 +39,7 @@ static void usage(FILE *to) {
         "  --topic NAME:N       a topic with N partitions; may be repeated\n"
         "  --loops N            event loops (1)\n"
         "  --prealloc BYTES     blocks allocated at once, 0 lets files grow (128 MiB)\n"
-        "  --zero-ahead BYTES   zeros written ahead of small appends (256 KiB; 4 MiB with --sync)\n"
+        "  --zero-ahead BYTES   zeros written ahead of small appends (256 KiB; 16 MiB with --sync)\n"
         "  --sync               answer after an fdatasync that covers the append\n"
         "  --sync-inline        make it in the loop instead of by io_uring\n"
         "  --congestion NAME    TCP congestion control of connections (cubic), \"\" leaves the host's\n"
@@ -92,7 +92,7 @@ static void parse(int argc, char **argv, char **topics, int *ntopics) {
     default: usage(stderr); exit(2);
     }
   }
-  if (options.zero_ahead < 0) options.zero_ahead = options.sync ? 4 << 20 : 256 << 10;
+  if (options.zero_ahead < 0) options.zero_ahead = options.sync ? 16 << 20 : 256 << 10;
   if (options.loops < 1 || options.loops > LOOPS_MAX || (!options.dir && !options.null) || optind != argc ||
       (options.null && options.sync) || options.port > 65535) {
     usage(stderr);
