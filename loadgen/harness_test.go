@@ -82,10 +82,13 @@ func stopBroker(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// short is a workload of a second or so.
+// short is a workload of a second or less.
 func short(mode Mode, change func(w *Workload)) Workload {
 	w := DefaultWorkload(mode)
 	w.Partitions, w.Duration, w.Warmup = 3, Duration(1200*time.Millisecond), Duration(200*time.Millisecond)
+	if testing.Short() {
+		w.Duration, w.Warmup = Duration(700*time.Millisecond), Duration(100*time.Millisecond)
+	}
 	w.Connections = min(w.Connections, 3)
 	w.Consumers = min(w.Consumers, 3)
 	if w.Schedule.Open() {
