@@ -102,6 +102,7 @@ func (l *Log) ready() error {
 			l.logger.Error("opening the active segment failed", "dir", l.dir, "err", err)
 			return storageError()
 		}
+		l.fillWindows()
 		l.warm.Store(true)
 	}
 	l.dirty = true

@@ -51,6 +51,15 @@ func (x *offsetIndex) lookup(o record.Offset, nowait bool) (Position, error) {
 	return pos, err
 }
 
+// positionAtMost is where the last batch with an entry begins at or before a
+// position, zero if there is none. Worker context.
+func (x *offsetIndex) positionAtMost(pos Position) (Position, error) {
+	var at Position
+	_, err := x.table.search(false, int64(pos), func(e []byte) int64 { return int64(offsetEntryPosition(e)) },
+		func(e []byte) { at = offsetEntryPosition(e) })
+	return at, err
+}
+
 // entriesBelow is how many entries are of batches that begin before a position.
 func (x *offsetIndex) entriesBelow(pos Position) (int, error) {
 	n := 0

@@ -20,6 +20,10 @@ type batchMeta struct {
 	delta      int32 // last offset − first offset
 }
 
+func batchMetaOf(h *record.Header) batchMeta {
+	return batchMeta{lastOffset: h.LastOffset(), timestamp: h.MaxTimestamp, lastSeq: h.LastSequence(), delta: h.LastOffsetDelta}
+}
+
 func (b batchMeta) firstOffset() record.Offset { return b.lastOffset - record.Offset(b.delta) }
 
 func (b batchMeta) firstSeq() record.Sequence {
@@ -99,6 +103,10 @@ type producerState struct {
 	limit   int // producers remembered at most
 
 	txns transactions
+
+	// partial says that entries came from a snapshot, with their last batch
+	// alone; see Log.fillWindows.
+	partial bool
 
 	undo      []undoEntry
 	recording bool
@@ -208,9 +216,7 @@ func (s *producerState) apply(h *record.Header, m record.EndTxnMarker, isMarker 
 	}
 	e := s.touch(h.ProducerID)
 	if !isMarker {
-		e.addBatch(h.ProducerEpoch, batchMeta{
-			lastOffset: h.LastOffset(), timestamp: h.MaxTimestamp, lastSeq: h.LastSequence(), delta: h.LastOffsetDelta,
-		})
+		e.addBatch(h.ProducerEpoch, batchMetaOf(h))
 		if e.txnFirstOffset < 0 && h.Attributes.Transactional() {
 			e.txnFirstOffset = h.BaseOffset
 			s.txns.start(h.ProducerID, h.BaseOffset, s.recording)
@@ -354,6 +360,6 @@ func (s *producerState) expire(now record.Timestamp, idleMs int64) int {
 // reset forgets everything.
 func (s *producerState) reset() {
 	s.index, s.entries, s.free, s.oldest, s.newest = nil, nil, nil, -1, -1
-	s.undo, s.recording = s.undo[:0], false
+	s.undo, s.recording, s.partial = s.undo[:0], false, false
 	s.txns.reset()
 }

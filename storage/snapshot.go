@@ -13,8 +13,8 @@ import (
 //	per producer: id int64 · epoch int16 · last sequence int32 · last offset int64 ·
 //	offset delta int32 · timestamp int64 · coordinator epoch int32 · first offset of the open transaction int64
 //
-// Of a producer's remembered batches only the last is kept, so a repeat of an
-// older one after a restart is out of sequence, as in Kafka.
+// Of a producer's remembered batches only the last is kept; Log.fillWindows
+// finds the others at the end of the log again.
 const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 2 + 4
@@ -63,6 +63,7 @@ func (s *producerState) loadSnapshot(name string, data []byte) error {
 			s.txns.insert(e.id, e.txnFirstOffset)
 		}
 	}
+	s.partial = len(entries) > 0
 	return nil
 }
 
