@@ -31,9 +31,11 @@ type listener struct {
 	fd      int
 	index   int
 	address netip.AddrPort
-	// watched and pause belong to loop 0.
-	watched bool
-	pause   Timer
+	// These belong to loop 0. complained is when a failing accept was last
+	// logged.
+	watched    bool
+	pause      Timer
+	complained Instant
 }
 
 // listen binds address, "host:port". An empty host is all addresses, IPv6 and
@@ -174,12 +176,29 @@ func (s *Server) acceptReady(l *Loop, index int) {
 			return
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EPROTO):
 		default:
-			s.closeLog.refused("cannot accept connections", "listener", ln.name, "err", err)
+			s.acceptFailed(l, ln, err)
 			s.watchListener(l, ln, false)
 			l.AddTimer(&ln.pause, l.now+Instant(acceptPause))
 			return
 		}
 	}
+}
+
+// acceptComplaint is the least time between two lines about one listener that
+// cannot accept: it is tried ten times a second.
+const acceptComplaint = 30 * time.Second
+
+// acceptFailed says, now and then, why connections wait and what to do.
+func (s *Server) acceptFailed(l *Loop, ln *listener, err error) {
+	if ln.complained != 0 && l.now-ln.complained < Instant(acceptComplaint) {
+		return
+	}
+	ln.complained = l.now
+	hint := "connections wait until it works again"
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		hint += ": raise the limit of open files (ulimit -n, LimitNOFILE), or set max.connections below it"
+	}
+	s.closeLog.refused("cannot accept connections", "listener", ln.name, "err", err, "hint", hint)
 }
 
 // acceptAgain watches every listener again after a pause or a full house.
