@@ -29,8 +29,15 @@ func fuzzed(t *testing.T, version int16, data []byte, m, fresh codec, judge kmsg
 		}
 		return
 	}
-	if theirs != nil {
+	if theirs != nil && !hasNegativeLength(data) {
 		t.Fatalf("v%d: ours accepts what kmsg does not: %v", version, theirs)
+	}
+	if theirs != nil {
+		// Judged by what ours made of it.
+		judge.SetVersion(version)
+		if err := judge.ReadFrom(m.append(nil, version)); err != nil {
+			t.Fatalf("v%d: kmsg does not read what ours wrote: %v", version, err)
+		}
 	}
 	normalise(judge)
 	ours := m.append(nil, version)
@@ -43,6 +50,24 @@ func fuzzed(t *testing.T, version int16, data []byte, m, fresh codec, judge kmsg
 	if again := fresh.append(nil, version); !bytes.Equal(again, ours) {
 		t.Fatalf("v%d: changed by decoding:\nwas %x\nis  %x", version, ours, again)
 	}
+}
+
+// hasNegativeLength says whether data may hold a compact length of 2^31 or more:
+// Kafka takes it for a negative one, hence null (MessageUtil, readUnsignedVarint
+// into an int), as ours does; kmsg waits for that many bytes.
+func hasNegativeLength(data []byte) bool {
+	continued := 0
+	for _, b := range data {
+		if continued >= 4 && b >= 0x08 && b <= 0x0f {
+			return true
+		}
+		if b < 0x80 {
+			continued = 0
+		} else {
+			continued++
+		}
+	}
+	return false
 }
 
 // missing says whether the error is that the bytes ran out.
