@@ -163,6 +163,8 @@ func (t *unmuteTask) Run(*Loop) { (*Conn)(t).Unmute() }
 // push appends a request that is cut.
 func (c *Conn) push(r *Request) {
 	r.state = requestWaiting
+	r.arrived = c.loop.now
+	c.loop.stats.waiting++
 	if c.last == nil {
 		c.first = r
 	} else {
@@ -221,6 +223,9 @@ func (l *Loop) admit(c *Conn) {
 		c.waiting--
 		c.waitingBytes -= int64(len(r.payload))
 		c.unanswered++
+		l.stats.waiting--
+		l.stats.unanswered++
+		r.admitted, r.waited = l.now, 0
 		r.state = requestAdmitted
 		l.active = true
 		l.server.handler.Request(c, r)
@@ -285,6 +290,9 @@ func (l *Loop) closeConn(c *Conn, reason error) {
 		return
 	}
 	c.closed = true
+	l.stats.closed[closeCauseOf(reason)]++
+	l.stats.waiting -= c.waiting
+	l.stats.unanswered -= c.unanswered
 	api, version := int16(-1), int16(-1)
 	for r := c.first; r != nil; {
 		next := r.next
@@ -293,6 +301,9 @@ func (l *Loop) closeConn(c *Conn, reason error) {
 			api, version = r.api, r.version
 		}
 		r.dead.Store(true)
+		if r.state == requestDone {
+			l.stats.unsent--
+		}
 		if r.state != requestAdmitted {
 			l.recycle(r)
 		}

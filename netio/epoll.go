@@ -141,6 +141,7 @@ func (p *epollPoller) wait(d time.Duration) error {
 	}
 	p.busy = n > 0
 	if n == 0 && d != 0 {
+		p.loop.goesToSleep()
 		var err error
 		if n, err = p.sleep(d); err != nil && err != unix.EINTR {
 			return err
@@ -148,8 +149,7 @@ func (p *epollPoller) wait(d time.Duration) error {
 		p.busy = n > 0
 	}
 	if n > 0 {
-		p.loop.mail.asleep.Store(false)
-		p.loop.readClock()
+		p.loop.awake()
 	}
 	for i := range n {
 		p.dispatch(&p.events[i])

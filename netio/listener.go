@@ -36,6 +36,7 @@ type listener struct {
 	watched    bool
 	pause      Timer
 	complained Instant
+	counts     listenerCounts
 }
 
 // listen binds address, "host:port". An empty host is all addresses, IPv6 and
@@ -190,6 +191,7 @@ const acceptComplaint = 30 * time.Second
 
 // acceptFailed says, now and then, why connections wait and what to do.
 func (s *Server) acceptFailed(l *Loop, ln *listener, err error) {
+	ln.counts.failed.Add(1)
 	if ln.complained != 0 && l.now-ln.complained < Instant(acceptComplaint) {
 		return
 	}
@@ -224,11 +226,13 @@ func (s *Server) accepted(ln *listener, fd int, remote netip.AddrPort) {
 	if s.stopping.Load() || !s.countConn(remote.Addr()) {
 		_ = unix.Close(fd)
 		if !s.stopping.Load() {
+			ln.counts.refused.Add(1)
 			s.closeLog.refused("connection refused", "peer", remote.String(), "listener", ln.name,
 				"reason", "too many connections from this address")
 		}
 		return
 	}
+	ln.counts.opened.Add(1)
 	s.tuneSocket(fd, remote)
 	id := s.nextID.Add(1)
 	l := s.loops[int(id)%len(s.loops)]
@@ -297,6 +301,7 @@ func (s *Server) countConn(addr netip.Addr) bool {
 
 // connClosed gives a connection's place back.
 func (s *Server) connClosed(c *Conn) {
+	c.listener.counts.closed.Add(1)
 	if s.config.MaxConnectionsPerIP > 0 {
 		addr := c.remote.Addr()
 		s.perIPMu.Lock()

@@ -59,6 +59,7 @@ type Loop struct {
 	// bytesReceived and turns feed tests and metrics.
 	bytesReceived atomic.Int64
 	turns         atomic.Int64
+	stats         loopStats
 
 	trimTimer  Timer
 	watchTimer Timer
@@ -160,6 +161,7 @@ func (l *Loop) run(setup func(*Loop) error, started chan<- error) {
 		return
 	}
 	l.readClock()
+	l.stats.began = l.now
 	l.trimTimer.Task = trimTask{}
 	l.watchTimer.Task = watchFramesTask{}
 	l.AddTimer(&l.trimTimer, l.now+Instant(trimInterval))
@@ -213,8 +215,7 @@ func (l *Loop) wait() error {
 		d = 0
 	}
 	err := l.poll.wait(d)
-	l.mail.asleep.Store(false)
-	l.readClock()
+	l.awake()
 	return err
 }
 
@@ -266,6 +267,7 @@ func (l *Loop) runReady() {
 
 // runDirty sends what was finished and closes what is to be closed.
 func (l *Loop) runDirty() {
+	l.stats.sentAt = 0
 	for c := l.dirty.take(); c != nil; {
 		next := c.dirtyNext
 		c.dirtyNext, c.isDirty = nil, false

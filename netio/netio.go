@@ -38,6 +38,7 @@
 //	output.go reply.go      gathering, sending, file ranges
 //	workers.go              cold pages
 //	memory.go budget.go     chunks, buffers, the bound on request memory
+//	stats.go                what metrics are made of
 //	engine.go poller.go     the choice of engine and what one must do
 //	epoll.go uring*.go      the engines
 package netio
@@ -99,6 +100,8 @@ type Config struct {
 	// Workers makes cold pages of file ranges resident. Default: a small pool
 	// of the server's own.
 	Workers Executor
+	// Observer hears of every request that was answered; may be nil.
+	Observer Observer
 	// Logger receives one line per refused or broken connection, rate-limited.
 	// Default slog.Default().
 	Logger *slog.Logger

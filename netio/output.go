@@ -128,6 +128,7 @@ func (l *Loop) flush(c *Conn) {
 		if n > 0 {
 			share -= n
 			c.lastActive = l.now
+			l.stats.bytesSent += int64(n)
 		}
 	}
 }
@@ -143,6 +144,7 @@ func (l *Loop) popSent(c *Conn) {
 			return
 		}
 		c.pop()
+		l.answered(r)
 		l.recycle(r)
 	}
 }

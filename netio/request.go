@@ -37,6 +37,11 @@ type Request struct {
 	// charged is how much of own counts as request memory.
 	charged int
 
+	// arrived is when all of it was there, admitted when the handler was given
+	// it, parked when it last began to wait for others; waited is how long it
+	// did in all. Each is the beginning of the turn in which it happened.
+	arrived, admitted, parked, waited Instant
+
 	out    Reply
 	failed error
 	next   *Request // the connection's FIFO, or the loop's free list
@@ -135,6 +140,8 @@ func (r *Request) end(outBytes int64) {
 	}
 	c := r.conn
 	c.unanswered--
+	r.loop.stats.unanswered--
+	r.loop.stats.unsent++
 	c.owed += outBytes
 	c.unsent += requestBytes
 	if !r.silent && r.failed == nil {

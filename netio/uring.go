@@ -212,6 +212,7 @@ func (p *uringPoller) wait(d time.Duration) error {
 		err = p.enter(0, true)
 	}
 	if err == nil && d != 0 && p.ring.CQReady() == 0 {
+		p.loop.goesToSleep()
 		if p.epollFD >= 0 {
 			err = p.epollWait(d)
 		} else {
@@ -227,8 +228,7 @@ func (p *uringPoller) wait(d time.Duration) error {
 	}
 	p.busy = p.ring.CQReady() > 0
 	if p.busy {
-		p.loop.mail.asleep.Store(false)
-		p.loop.readClock()
+		p.loop.awake()
 		p.reap()
 	}
 	return nil

@@ -40,6 +40,7 @@ func (l *Loop) readCold(r *Request, position, length int64) {
 	t.position, t.length = position, min(length, coldReadBytes)
 	r.cold = true
 	l.coldReads++
+	l.stats.coldReads++
 	l.server.config.Workers.Submit(t.work)
 }
 
