@@ -42,6 +42,8 @@ var imports = map[string][]string{
 	"replication":            append([]string{"storage", "replication/meta"}, level0...),
 	"replication/controller": append([]string{"storage", "replication/meta"}, level0...),
 
+	"engine/group/assignor": {"storage/record"},
+
 	"engine/admin": append([]string{"replication/meta"}, level0...),
 	"engine": append([]string{
 		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin",
