@@ -38,3 +38,10 @@ type ReplicaSize struct {
 	OffsetLag int64
 	Future    bool // being moved here from another directory
 }
+
+// QuotaAlteration changes the limits of one entity: removes go first.
+type QuotaAlteration struct {
+	Entity QuotaEntity
+	Set    map[string]float64
+	Remove []string
+}

@@ -25,6 +25,12 @@ type Image struct {
 	// BrokerConfigs are dynamic configs by broker; BrokerDefaults those of all.
 	BrokerConfigs  map[int32]map[string]string
 	BrokerDefaults map[string]string
+	// GroupConfigs are dynamic configs by group, Quotas limits by entity. Both
+	// maps are replaced when anything in them changes, and only then.
+	GroupConfigs map[string]map[string]string
+	Quotas       map[QuotaEntity]map[string]float64
+	// Features are the feature levels that were set, by name.
+	Features map[string]int16
 	// Deleted names topics whose directories may still be on disks.
 	Deleted map[record.TopicID]string
 

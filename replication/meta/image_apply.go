@@ -19,6 +19,9 @@ func EmptyImage() *Image {
 		TopicsByID:     map[record.TopicID]*Topic{},
 		BrokerConfigs:  map[int32]map[string]string{},
 		BrokerDefaults: map[string]string{},
+		GroupConfigs:   map[string]map[string]string{},
+		Quotas:         map[QuotaEntity]map[string]float64{},
+		Features:       map[string]int16{},
 		Deleted:        map[record.TopicID]string{},
 		brokerVersions: map[int32]Version{},
 		versions:       map[string]Version{},
@@ -184,12 +187,59 @@ func (d *delta) single(c Change) error {
 		if c.Deleted {
 			delete(d.im.BrokerConfigs, id)
 		}
+	case strings.HasPrefix(c.Key, PrefixGroupConfigs):
+		return d.groupConfigs(c)
+	case strings.HasPrefix(c.Key, PrefixQuotas):
+		return d.quotas(c)
+	case c.Key == KeyFeatures:
+		v := FeaturesValue{Levels: map[string]int16{}}
+		if !c.Deleted {
+			if err := Decode(c.Entry, &v); err != nil {
+				return err
+			}
+		}
+		d.im.Features = v.Levels
 	case c.Key == PrefixOffices+OfficeController:
 		d.im.ControllerID = -1
 		if id, err := strconv.ParseInt(string(c.Value), 10, 32); err == nil && !c.Deleted {
 			d.im.ControllerID = int32(id)
 		}
 	}
+	return nil
+}
+
+func (d *delta) groupConfigs(c Change) error {
+	group, err := ParseGroupConfigKey(c.Key)
+	if err != nil {
+		return err
+	}
+	values, err := decodeConfigs(c)
+	if err != nil {
+		return err
+	}
+	d.im.GroupConfigs = maps.Clone(d.im.GroupConfigs)
+	d.im.GroupConfigs[group] = values
+	if c.Deleted {
+		delete(d.im.GroupConfigs, group)
+	}
+	return nil
+}
+
+func (d *delta) quotas(c Change) error {
+	entity, err := ParseQuotaKey(c.Key)
+	if err != nil {
+		return err
+	}
+	d.im.Quotas = maps.Clone(d.im.Quotas)
+	if c.Deleted {
+		delete(d.im.Quotas, entity)
+		return nil
+	}
+	var v QuotaValue
+	if err := Decode(c.Entry, &v); err != nil {
+		return err
+	}
+	d.im.Quotas[entity] = v.Values
 	return nil
 }
 

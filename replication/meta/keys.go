@@ -23,6 +23,9 @@ import (
 //	configs/topic/<name>             ConfigValue: overrides of a topic
 //	configs/broker/<id>              ConfigValue: dynamic configs of one broker
 //	configs/broker-default           ConfigValue: dynamic configs of all brokers
+//	configs/group/=<group>           ConfigValue: configs of a group, its id escaped
+//	quotas/<entity>                  QuotaValue: client quotas, see KeyQuota
+//	features                         FeaturesValue: feature levels that were set
 //	offices/<office>                 who holds it (ephemeral)
 //	live/<id>                        a broker's life sign (ephemeral)
 const (
@@ -31,6 +34,7 @@ const (
 	KeyProducerIDs   = "producer-ids"
 	KeyAdopting      = "adopting"
 	KeyBrokerDefault = "configs/broker-default"
+	KeyFeatures      = "features"
 
 	PrefixBrokers       = "brokers/"
 	PrefixTopics        = "topics/"
@@ -38,6 +42,8 @@ const (
 	PrefixDeleted       = "deleted/"
 	PrefixTopicConfigs  = "configs/topic/"
 	PrefixBrokerConfigs = "configs/broker/"
+	PrefixGroupConfigs  = "configs/group/"
+	PrefixQuotas        = "quotas/"
 	PrefixOffices       = "offices/"
 	PrefixLive          = "live/"
 )

@@ -77,6 +77,20 @@ type ConfigValue struct {
 	Values map[string]string `json:"values"`
 }
 
+// QuotaValue is the value of KeyQuota: limits by quota key, none of them empty.
+type QuotaValue struct {
+	V      int                `json:"v"`
+	Values map[string]float64 `json:"values"`
+}
+
+// FeaturesValue is the value of KeyFeatures: the levels that UpdateFeatures has
+// set, by feature; 0 switches a feature off. What is not named has the level of
+// the release that runs.
+type FeaturesValue struct {
+	V      int              `json:"v"`
+	Levels map[string]int16 `json:"levels"`
+}
+
 // DeletedValue is the value of KeyDeleted.
 type DeletedValue struct {
 	V    int    `json:"v"`
@@ -84,13 +98,15 @@ type DeletedValue struct {
 	AtMs int64  `json:"atMs"`
 }
 
-func (v *ClusterValue) version() *int { return &v.V }
-func (v *CounterValue) version() *int { return &v.V }
-func (v *BrokerValue) version() *int  { return &v.V }
-func (v *TopicValue) version() *int   { return &v.V }
-func (v *StateValue) version() *int   { return &v.V }
-func (v *ConfigValue) version() *int  { return &v.V }
-func (v *DeletedValue) version() *int { return &v.V }
+func (v *ClusterValue) version() *int  { return &v.V }
+func (v *CounterValue) version() *int  { return &v.V }
+func (v *BrokerValue) version() *int   { return &v.V }
+func (v *TopicValue) version() *int    { return &v.V }
+func (v *StateValue) version() *int    { return &v.V }
+func (v *ConfigValue) version() *int   { return &v.V }
+func (v *QuotaValue) version() *int    { return &v.V }
+func (v *FeaturesValue) version() *int { return &v.V }
+func (v *DeletedValue) version() *int  { return &v.V }
 
 // Value is one of the value types of this package.
 type Value interface{ version() *int }
