@@ -45,8 +45,9 @@ var imports = map[string][]string{
 	"engine/group/assignor": {"storage/record"},
 
 	"engine/admin": append([]string{"replication/meta"}, level0...),
+	"engine/group": append([]string{"replication/meta", "engine/group/assignor"}, level0...),
 	"engine": append([]string{
-		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin",
+		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin", "engine/group",
 	}, level0...),
 
 	// Measuring: the client's side of the network, and what it measured.
