@@ -114,7 +114,7 @@ func TestReadmeKeys(t *testing.T) {
 }
 
 func ownKey(name string) bool {
-	return strings.HasPrefix(name, "netio.") || strings.HasPrefix(name, "meta.")
+	return strings.HasPrefix(name, "netio.") || strings.HasPrefix(name, "meta.") || strings.HasPrefix(name, "http.")
 }
 
 // changes says when a changed broker key is heeded.

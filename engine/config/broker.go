@@ -71,6 +71,7 @@ type Broker struct {
 
 	Netio Netio
 	Meta  Meta
+	HTTP  HTTP
 }
 
 // Netio is the network engine's own part of [Broker] (keys netio.*).

@@ -71,6 +71,7 @@ func TestLoadNothing(t *testing.T) {
 		},
 		Netio: Netio{Engine: "auto", Loops: b.Netio.Loops, LoopbackCongestionControl: "cubic"},
 		Meta:  Meta{Store: "local", Dir: "data/__meta"},
+		HTTP:  HTTP{Listeners: []string{"127.0.0.1:9644"}, PartitionsMax: 2000},
 	}
 	if b.Netio.Loops < 1 {
 		t.Errorf("%d loops", b.Netio.Loops)
@@ -125,7 +126,6 @@ func TestWarnings(t *testing.T) {
 		{"log.retention.hour=1", []string{"unknown key log.retention.hour is ignored (did you mean log.retention.hours?)"}},
 		{"retention.ms=1", []string{"unknown key retention.ms is ignored: it is a topic config, its default for all topics is log.retention.ms"}},
 		{"my.own.thing=1", []string{"unknown key my.own.thing is ignored"}},
-		{"http.listeners=127.0.0.1:9644", []string{"unknown key http.listeners is ignored"}},
 		{"num.io.threads=8", nil}, // says nothing new
 		{"num.io.threads=16", []string{"accepted and kept, without effect in this version: num.io.threads"}},
 		{"ssl.keystore.password=x", []string{"accepted and kept, without effect in this version: ssl.keystore.password"}},
