@@ -57,6 +57,7 @@ type Engine struct {
 	sessions          *sessionCache
 	producerIDs       producerIDs
 	checks            checkLane
+	groups            *groups
 	complained        atomic.Int64 // second of the last complaint
 
 	// ctx ends when the engine is closed; cold requests carry it.
@@ -84,11 +85,15 @@ func New(config Config) *Engine {
 	}
 	e.producerIDs.allocate = config.AllocateProducerIDs
 	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.groups = newGroups(e)
 	return e
 }
 
-// Close cancels the cold requests that are under way.
-func (e *Engine) Close() { e.cancel() }
+// Close cancels the cold requests that are under way, and gives the groups up.
+func (e *Engine) Close() {
+	e.cancel()
+	e.groups.Close()
+}
 
 // image is the current state of the cluster.
 func (e *Engine) image() *meta.Image { return e.config.Image() }
@@ -150,8 +155,9 @@ func (e *Engine) EndTurn(l *netio.Loop) {
 }
 
 // Drain implements netio.Handler: parked requests are answered with what there
-// is, as if their time had come.
+// is, as if their time had come; members of groups are sent elsewhere.
 func (e *Engine) Drain(l *netio.Loop) {
+	e.groups.Close()
 	if lp, ok := l.State.(*loop); ok {
 		lp.drain()
 	}

@@ -95,6 +95,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 	b.control = controller.New(controller.Config{Store: store, NodeID: testNode, Logger: logger, Clock: wallClock{}, Broker: brokerOf})
 	b.manager = replication.NewManager(replication.ManagerConfig{
 		Storage: logs, NodeID: testNode, Executor: workers, Clock: wallClock{}, Logger: logger, Broker: brokerOf, Epochs: b.control,
+		Listed: func(im *meta.Image) { b.engine.ImageChanged(nil, im) },
 	})
 	b.control.Subscribe(b.manager.Apply)
 	b.engine = New(Config{
@@ -106,6 +107,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 		}),
 		FetchMaxBytes: broker.FetchMaxBytes, FetchSessionSlots: int(broker.FetchSessionCacheSlots),
 	})
+	b.control.Subscribe(b.engine.ImageChanged)
 	b.server, err = netio.NewServer(netio.Config{Engine: o.engine, Loops: max(o.loops, 1), Logger: logger}, b.engine)
 	must(err)
 	at, err := b.server.Listen("PLAINTEXT", "127.0.0.1:0")

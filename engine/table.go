@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/posthouse/posthouse/engine/admin"
+	"github.com/posthouse/posthouse/engine/group"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -46,6 +47,7 @@ const (
 	FeatureData   Feature = "data"
 	FeatureAdmin  Feature = "admin"
 	FeatureConfig Feature = "config"
+	FeatureGroups Feature = "groups"
 )
 
 // apis lists every API that is served, by key. Versions are those of Apache
@@ -65,6 +67,15 @@ func init() {
 		{Key: 1, Name: "Fetch", Min: 4, Max: 18, Flexible: 12, AdvertiseMin: 4, Feature: FeatureData, onLoop: (*loop).fetch},
 		{Key: 2, Name: "ListOffsets", Min: 1, Max: 11, Flexible: 6, AdvertiseMin: 1, Feature: FeatureData, onLoop: (*loop).listOffsets},
 		{Key: 3, Name: "Metadata", Min: 0, Max: 13, Flexible: 9, AdvertiseMin: 0, Feature: FeatureCore, onLoop: (*loop).metadata, offLoop: byAdmin((*admin.Handlers).Metadata)},
+		{Key: 8, Name: "OffsetCommit", Min: 2, Max: 10, Flexible: 8, AdvertiseMin: 2, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).OffsetCommit)},
+		{Key: 9, Name: "OffsetFetch", Min: 1, Max: 10, Flexible: 6, AdvertiseMin: 1, Feature: FeatureGroups, onLoop: atOnce((*group.Coordinator).OffsetFetch)},
+		{Key: 10, Name: "FindCoordinator", Min: 0, Max: 6, Flexible: 3, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: (*loop).findCoordinator},
+		{Key: 11, Name: "JoinGroup", Min: 0, Max: 9, Flexible: 6, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).JoinGroup)},
+		{Key: 12, Name: "Heartbeat", Min: 0, Max: 4, Flexible: 4, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: atOnce((*group.Coordinator).Heartbeat)},
+		{Key: 13, Name: "LeaveGroup", Min: 0, Max: 5, Flexible: 4, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).LeaveGroup)},
+		{Key: 14, Name: "SyncGroup", Min: 0, Max: 5, Flexible: 4, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).SyncGroup)},
+		{Key: 15, Name: "DescribeGroups", Min: 0, Max: 6, Flexible: 5, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: offLoopAlways((*group.Coordinator).DescribeGroups)},
+		{Key: 16, Name: "ListGroups", Min: 0, Max: 5, Flexible: 3, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: offLoopAlways((*group.Coordinator).ListGroups)},
 		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Flexible: 3, AdvertiseMin: 0, Feature: FeatureCore, onLoop: (*loop).apiVersions},
 		{Key: 19, Name: "CreateTopics", Min: 2, Max: 7, Flexible: 5, AdvertiseMin: 2, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).CreateTopics)},
 		{Key: 20, Name: "DeleteTopics", Min: 1, Max: 6, Flexible: 4, AdvertiseMin: 1, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DeleteTopics)},
@@ -75,7 +86,9 @@ func init() {
 		{Key: 33, Name: "AlterConfigs", Min: 0, Max: 2, Flexible: 2, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).AlterConfigs)},
 		{Key: 35, Name: "DescribeLogDirs", Min: 1, Max: 5, Flexible: 2, AdvertiseMin: 1, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeLogDirs)},
 		{Key: 37, Name: "CreatePartitions", Min: 0, Max: 3, Flexible: 2, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).CreatePartitions)},
+		{Key: 42, Name: "DeleteGroups", Min: 0, Max: 3, Flexible: 2, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).DeleteGroups)},
 		{Key: 44, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, Flexible: 1, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).IncrementalAlterConfigs)},
+		{Key: 47, Name: "OffsetDelete", Min: 0, Max: 0, Flexible: 1, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).OffsetDelete)},
 		{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeCluster)},
 		{Key: 75, Name: "DescribeTopicPartitions", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeTopicPartitions)},
 	}

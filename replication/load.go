@@ -61,6 +61,9 @@ func (m *Manager) load(ctx context.Context, image *meta.Image, progress func(don
 	m.image, m.recovered = meta.EmptyImage(), recovered
 	opening := m.advance(image).creates
 	m.mu.Unlock()
+	if m.cfg.Listed != nil {
+		m.cfg.Listed(image)
+	}
 
 	l := &loader{m: m, image: image, waiting: opening, progress: progress, behind: map[record.TopicPartition]record.LeaderEpoch{}}
 	if err := m.cfg.Storage.Load(ctx, l.want, l.loaded); err != nil {

@@ -45,6 +45,9 @@ type ManagerConfig struct {
 	// nothing changes.
 	Broker func(*meta.Image) *config.Broker
 	Epochs Epochs
+	// Listed, if not nil, is called by Start when the index holds the partitions
+	// of an image, whose logs have yet to be opened.
+	Listed func(*meta.Image)
 	// CheckpointIntervalMs is the time between two checkpoints, default 5,000
 	// (replica.high.watermark.checkpoint.interval.ms).
 	CheckpointIntervalMs int64

@@ -255,6 +255,7 @@ func (b *Broker) wire() {
 		Logger:               b.logger,
 		Broker:               b.effective.under,
 		Epochs:               b.controller,
+		Listed:               func(im *meta.Image) { b.engine.ImageChanged(nil, im) },
 		CheckpointIntervalMs: b.static.CheckpointIntervalMs(),
 	})
 	b.controller.Subscribe(b.replicas.Apply)
@@ -276,6 +277,7 @@ func (b *Broker) wire() {
 		FetchMaxBytes:     b.static.FetchMaxBytes,
 		FetchSessionSlots: int(b.static.FetchSessionCacheSlots),
 	})
+	b.controller.Subscribe(b.engine.ImageChanged)
 }
 
 // load opens the logs beside the network: a partition answers once its own log

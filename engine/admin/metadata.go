@@ -228,6 +228,13 @@ func (h *Handlers) autoCreate(ctx context.Context, names []string) map[string]*k
 	return failed
 }
 
+// CreateInternalTopic creates an internal topic of Kafka's with the broker's
+// settings for it, and waits until it can be used. Whether it exists then, the
+// image says.
+func (h *Handlers) CreateInternalTopic(ctx context.Context, name string) {
+	h.autoCreate(ctx, []string{name})
+}
+
 // defaultSpec is the topic that asking for a name creates
 // (AutoTopicCreationManager.creatableTopic).
 func (h *Handlers) defaultSpec(name string) meta.TopicSpec {

@@ -40,6 +40,7 @@ func (c *Coordinator) JoinGroup(q *kmsg.JoinGroupRequest, from Client, done func
 		done(joinError(q.MemberID, err))
 		return
 	}
+	q.Protocols = ownProtocols(q.Protocols) // which point into the frame
 	s.joinGroup(q, from, func(resp *kmsg.JoinGroupResponse) { s.answer(func() { done(resp) }) })
 	s.leave()
 }
@@ -178,7 +179,7 @@ func (c *classicGroup) admit(q *kmsg.JoinGroupRequest, id string, from Client, d
 	m := &classicMember{
 		id: id, instance: q.InstanceID, clientID: from.ClientID, host: from.Host, protocolType: q.ProtocolType,
 		rebalanceTimeout: rebalanceTimeout(q), sessionTimeout: sessionTimeout(q),
-		protocols: ownProtocols(q.Protocols), isNew: true,
+		protocols: q.Protocols, isNew: true,
 	}
 	if c.state == classicPreparing && c.previous == classicEmpty {
 		c.newMember = true // the initial delay is extended

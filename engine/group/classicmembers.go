@@ -83,7 +83,7 @@ func (c *classicGroup) removeAll(match func(*classicMember) bool) {
 // update gives a member what a new JoinGroup of it says; done is that request.
 func (c *classicGroup) update(m *classicMember, q *kmsg.JoinGroupRequest, done func(*kmsg.JoinGroupResponse)) {
 	c.count(m, -1)
-	m.protocols = ownProtocols(q.Protocols)
+	m.protocols = q.Protocols
 	c.count(m, 1)
 	m.rebalanceTimeout, m.sessionTimeout = rebalanceTimeout(q), sessionTimeout(q)
 	c.rebalanceDirt = true
