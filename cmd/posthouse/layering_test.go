@@ -45,9 +45,10 @@ var imports = map[string][]string{
 	"engine/group/assignor": {"storage/record"},
 
 	"engine/admin": append([]string{"replication/meta"}, level0...),
+	"engine/quota": {"replication/meta"},
 	"engine/group": append([]string{"replication/meta", "engine/group/assignor"}, level0...),
 	"engine": append([]string{
-		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin", "engine/group",
+		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin", "engine/quota", "engine/group",
 	}, level0...),
 
 	// Measuring: the client's side of the network, and what it measured.
@@ -60,6 +61,13 @@ var imports = map[string][]string{
 	"cmd/broker":       anything,
 	"cmd/e2e":          anything,
 	"cmd/posthouse":    anything,
+
+	// The client's commands know a broker by its protocol and its files alone.
+	"cmd/posthouse/cli":     {"engine/config"},
+	"cmd/posthouse/clitest": {"cmd/broker", "cmd/posthouse/cli", "engine/config"},
+	"cmd/posthouse/topics":  {"cmd/posthouse/cli", "storage/record"},
+	"cmd/posthouse/configs": {"cmd/posthouse/cli"},
+	"cmd/posthouse/groups":  {"cmd/posthouse/cli"},
 }
 
 // TestImportOrder holds the layers apart: it reads the imports of every
