@@ -17,6 +17,7 @@ import (
 
 	"github.com/posthouse/posthouse/bench"
 	"github.com/posthouse/posthouse/cmd/broker"
+	"github.com/posthouse/posthouse/cmd/posthouse/cli"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/results"
 )
@@ -119,7 +120,7 @@ func runBench(ctx context.Context, flags *benchFlags, stdout, stderr io.Writer) 
 		}
 	}
 	tuneRuntime(max(1, flags.loops))
-	ctx, release := untilInterrupt(ctx)
+	ctx, release := cli.UntilInterrupt(ctx)
 	defer release()
 	result, runErr := bench.Run(ctx, *opts)
 	screen.end()

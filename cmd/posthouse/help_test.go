@@ -69,7 +69,10 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{[]string{"sevre"}, `unknown command "sevre": did you mean posthouse serve?`},
-		{[]string{"topics"}, `unknown command "topics": posthouse --help lists the commands`},
+		{[]string{"topics"}, `unknown command "topics": did you mean posthouse topic?`},
+		{[]string{"nonsense"}, `unknown command "nonsense": posthouse --help lists the commands`},
+		{[]string{"topic", "creat"}, `unknown command "creat": did you mean posthouse topic create?`},
+		{[]string{"topic", "create"}, `which topic? posthouse topic create --help shows examples`},
 		{[]string{"load", "verfy"}, `unknown command "verfy": did you mean posthouse load verify?`},
 		{[]string{"serve", "a", "num.partitions=3"}, `unexpected "num.partitions=3": one properties file at most, keys are set by --override key=value`},
 		{[]string{"version", "x"}, `unknown command "x" for "posthouse version"`},
@@ -77,7 +80,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--override"}, `flag needs an argument: --override: posthouse serve --help lists the flags`},
 	} {
 		stdout, stderr, code := run(t, c.args...)
-		if want := "posthouse: " + c.want + "\n"; code != 1 || stdout != "" || stderr != want {
+		if want := "posthouse: " + c.want + "\n"; code != 2 || stdout != "" || stderr != want {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q, want %q", c.args, code, stdout, stderr, want)
 		}
 	}

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/posthouse/posthouse/cmd/broker"
+	"github.com/posthouse/posthouse/cmd/posthouse/cli"
 	"github.com/posthouse/posthouse/loadgen"
 	"github.com/posthouse/posthouse/results"
 )
@@ -65,8 +63,7 @@ func newLoad() *cobra.Command {
 	} {
 		cmd.AddCommand(newLoadMode(mode.mode, mode.short, mode.long, mode.example))
 	}
-	holdsCommands(cmd)
-	return cmd
+	return cli.Group(cmd)
 }
 
 func newLoadMode(mode loadgen.Mode, short, long, example string) *cobra.Command {
@@ -135,7 +132,7 @@ func load(ctx context.Context, flags *loadFlags, stdout, stderr io.Writer) error
 	}
 	loops := max(1, flags.loops)
 	tuneRuntime(loops)
-	ctx, release := untilInterrupt(ctx)
+	ctx, release := cli.UntilInterrupt(ctx)
 	defer release()
 	if flags.bound != "" {
 		return searchRate(ctx, opts, bound, screen, files)
@@ -159,31 +156,6 @@ func searchRate(ctx context.Context, opts loadgen.Options, bound loadgen.Bound, 
 	screen.outcome(search.Best)
 	fmt.Fprintf(screen.w, "highest rate with %v: %.0f records/s\n", bound, search.Rate)
 	return errors.Join(err, files.write(search.Best))
-}
-
-// untilInterrupt returns a context that ends with Ctrl-C or SIGTERM; the second
-// one ends the process.
-func untilInterrupt(parent context.Context) (ctx context.Context, release func()) {
-	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		var first time.Time
-		for range signals {
-			switch {
-			case first.IsZero():
-				first = time.Now()
-				cancel()
-			case time.Since(first) > sameSignal:
-				os.Exit(130)
-			}
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		cancel()
-	}
 }
 
 // resultFiles are where the result goes. The paths are tried before the run, so

@@ -9,12 +9,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/posthouse/posthouse/cmd/posthouse/cli"
+	"github.com/posthouse/posthouse/cmd/posthouse/configs"
+	"github.com/posthouse/posthouse/cmd/posthouse/groups"
+	"github.com/posthouse/posthouse/cmd/posthouse/topics"
 )
 
 func main() {
 	if err := newRoot().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "posthouse:", oneLine(err))
-		os.Exit(1)
+		os.Exit(cli.ExitCode(err))
 	}
 }
 
@@ -47,27 +52,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
-	})
-	holdsCommands(root)
-	root.AddCommand(newServe(), newLoad(), newBench(), newReport(), newVersion())
+	cli.Group(root, newServe(), topics.New(), configs.New(), groups.New(), newLoad(), newBench(), newReport(), newVersion())
+	cli.UsageMistakes(root)
 	return root
-}
-
-// holdsCommands makes cmd a command that is there for those below it: alone it
-// shows its help, and a name that it does not know is a mistake on one line.
-func holdsCommands(cmd *cobra.Command) {
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			return fmt.Errorf("unknown command %q: did you mean %s %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
-		}
-		return fmt.Errorf("unknown command %q: %s --help lists the commands", args[0], cmd.CommandPath())
-	}
-	cmd.DisableFlagsInUseLine = true
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }

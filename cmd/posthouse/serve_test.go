@@ -205,7 +205,6 @@ func TestRefusedByOneLine(t *testing.T) {
 		{[]string{"--topic-config", "t=1"}, []string{"--topic-config", "t=1", "topic:key=value"}},
 		{[]string{"--log-level", "loud"}, []string{"--log-level", "loud", "debug"}},
 		{[]string{"--log-format", "xml"}, []string{"--log-format", "xml", "json"}},
-		{[]string{"--no-such-flag"}, []string{"--no-such-flag"}},
 		{[]string{"no-such-file"}, []string{"no-such-file"}},
 		{[]string{broken}, []string{broken + ":2"}},
 	} {
