@@ -9,6 +9,7 @@ import (
 	"github.com/posthouse/posthouse/engine/group"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/replication/meta"
+	"github.com/posthouse/posthouse/storage/record"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -68,8 +69,9 @@ func (g *groups) under(b *config.Broker) *group.Settings {
 		MaxSize:                int(b.GroupMaxSize),
 		OffsetMetadataMaxBytes: int(b.OffsetMetadataMaxBytes),
 		OffsetsRetention:       time.Duration(b.OffsetsRetentionMinutes) * time.Minute,
-		ExpiryInterval:         10 * time.Minute,
-		CommitTimeout:          5 * time.Second,
+		ExpiryInterval:         time.Duration(b.OffsetsRetentionCheckMs) * time.Millisecond,
+		CommitTimeout:          ms(b.OffsetsCommitTimeoutMs),
+		Codec:                  record.Codec(b.OffsetsTopicCodec),
 		BatchBytesMax:          int(b.TopicDefaults.MaxMessageBytes),
 	}}
 	g.settings.Store(s)

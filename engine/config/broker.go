@@ -60,6 +60,9 @@ type Broker struct {
 	TransactionTopicSegmentBytes int32
 	OffsetMetadataMaxBytes       int32
 	OffsetsRetentionMinutes      int32
+	OffsetsRetentionCheckMs      int64
+	OffsetsCommitTimeoutMs       int32
+	OffsetsTopicCodec            int8 // record.Codec
 	GroupInitialRebalanceDelayMs int32
 	GroupMinSessionTimeoutMs     int32
 	GroupMaxSessionTimeoutMs     int32

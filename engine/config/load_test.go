@@ -57,6 +57,7 @@ func TestLoadNothing(t *testing.T) {
 		OffsetsTopicPartitions: 50, OffsetsTopicReplication: 1, OffsetsTopicSegmentBytes: 100 << 20,
 		TransactionTopicPartitions: 50, TransactionTopicReplication: 1, TransactionTopicMinISR: 1, TransactionTopicSegmentBytes: 100 << 20,
 		OffsetMetadataMaxBytes: 4096, OffsetsRetentionMinutes: 10080,
+		OffsetsRetentionCheckMs: 600000, OffsetsCommitTimeoutMs: 5000,
 		GroupInitialRebalanceDelayMs: 3000, GroupMinSessionTimeoutMs: 6000, GroupMaxSessionTimeoutMs: 1800000, GroupMaxSize: math.MaxInt32,
 		ControlledShutdown: true,
 

@@ -67,6 +67,7 @@ type Settings struct {
 	OffsetsRetention       time.Duration // offsets.retention.minutes
 	ExpiryInterval         time.Duration // offsets.retention.check.interval.ms
 	CommitTimeout          time.Duration // offsets.commit.timeout.ms
+	Codec                  record.Codec  // offsets.topic.compression.codec
 	BatchBytesMax          int           // largest batch that the offsets topic takes
 
 	// ConsumerEnabled says that the consumer protocol may be used: group.version

@@ -45,14 +45,17 @@ func (w *write) sizeBytes() int {
 }
 
 // buildBatch puts the records of writes into one batch.
-func buildBatch(now record.Timestamp, writes []*write) record.Batch {
+func buildBatch(now record.Timestamp, writes []*write, codec record.Codec) record.Batch {
 	b := record.NewBuilder()
 	for _, w := range writes {
 		for _, r := range w.records {
 			b.Add(now, r.key, r.value)
 		}
 	}
-	return b.Build(record.None)
+	if !codec.Known() {
+		codec = record.None
+	}
+	return b.Build(codec)
 }
 
 // replay applies one record to the state: while the shard loads, and when a write

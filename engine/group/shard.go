@@ -90,7 +90,7 @@ func (s *shard) leave() {
 		writes := s.take()
 		s.inflight = append(s.inflight, writes...)
 		s.mu.Unlock()
-		batch := buildBatch(record.Timestamp(s.coordinator.nowMs()), writes)
+		batch := buildBatch(record.Timestamp(s.coordinator.nowMs()), writes, s.settings().Codec)
 		s.coordinator.config.Log.Append(s.partition, s.epoch, batch, func(err error) { s.appended(writes, err) })
 		s.mu.Lock()
 		s.flushing = false
