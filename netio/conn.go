@@ -340,8 +340,8 @@ func (t *idleTask) Run(l *Loop) {
 	c := (*Conn)(t)
 	timeout := Instant(l.server.config.IdleTimeout)
 	last := c.lastActive
-	if c.unanswered > 0 {
-		// An answer is owed by us, so the silence is ours.
+	if c.unanswered > 0 || c.muted {
+		// An answer is owed by us, or we do not listen: the silence is ours.
 		last = l.now
 	} else if c.frame != nil {
 		// Bytes of a large frame may arrive without a wake-up.

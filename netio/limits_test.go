@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +69,86 @@ func TestMaxConnectionsPerIP(t *testing.T) {
 		again := dial(t, addr)
 		again.send(numbered(3, 20))
 		again.want(numbered(3, 20))
+	})
+}
+
+// TestSetLimits changes the limits of a server that runs.
+func TestSetLimits(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e env) {
+		h := &testHandler{}
+		s, addr := e.start(t, h, func(c *Config) { c.MaxConnections = 1 })
+		works := func(p *peer) {
+			t.Helper()
+			p.send(numbered(1, 20))
+			p.want(numbered(1, 20))
+		}
+		works(dial(t, addr))
+		second := dial(t, addr)
+		second.send(numbered(2, 20))
+		_ = second.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+		if _, err := second.tryReceive(); !os.IsTimeout(err) {
+			t.Fatalf("the second of one connection got an answer: %v", err)
+		}
+		_ = second.SetReadDeadline(time.Now().Add(patience))
+		// It is accepted when the limit rises, without anybody leaving.
+		s.SetLimits(Limits{Connections: math.MaxInt, PerIP: 2})
+		second.want(numbered(2, 20))
+		dial(t, addr).wantClosed()
+		home := netip.MustParseAddr("127.0.0.1")
+		s.SetLimits(Limits{Connections: math.MaxInt, PerIP: 0, PerIPOverrides: map[netip.Addr]int{home: 3}})
+		third := dial(t, addr)
+		works(third)
+		dial(t, addr).wantClosed()
+		works(second)
+	})
+}
+
+// TestAdmission holds a connection and pauses a listener as Admit says.
+func TestAdmission(t *testing.T) {
+	eachEngineOnce(t, func(t *testing.T, e env) {
+		h := &testHandler{}
+		s, addr := e.start(t, h, nil)
+		const pause = 150 * time.Millisecond
+		var asked atomic.Int32
+		s.SetLimits(Limits{Connections: math.MaxInt, PerIP: math.MaxInt, Admit: func(listener string, peer netip.Addr) (time.Duration, time.Duration) {
+			if listener != "PLAINTEXT" || peer != netip.MustParseAddr("127.0.0.1") {
+				t.Errorf("asked about %s of %s", peer, listener)
+			}
+			switch asked.Add(1) {
+			case 1:
+				return 0, pause // held
+			case 2:
+				return pause, 0 // served, the next wait
+			}
+			return 0, 0
+		}})
+		begin := time.Now()
+		dial(t, addr).wantClosed()
+		if took := time.Since(begin); took < pause {
+			t.Errorf("a held connection was closed after %v", took)
+		}
+		if n := h.nOpened.Load(); n != 0 {
+			t.Errorf("%d connections were opened", n)
+		}
+		begin = time.Now()
+		for range 2 {
+			p := dial(t, addr)
+			p.send(numbered(1, 20))
+			p.want(numbered(1, 20))
+		}
+		if took := time.Since(begin); took < pause {
+			t.Errorf("the next was served after %v", took)
+		}
+		// What is held at a stop ends with it.
+		s.SetLimits(Limits{Connections: math.MaxInt, PerIP: math.MaxInt, Admit: func(string, netip.Addr) (time.Duration, time.Duration) {
+			asked.Add(1)
+			return 0, time.Hour
+		}})
+		last := dial(t, addr)
+		before := asked.Load()
+		waitFor(t, "the question", func() bool { return asked.Load() > before || asked.Load() >= 4 })
+		s.Close()
+		last.wantClosed()
 	})
 }
 

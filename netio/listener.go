@@ -172,7 +172,12 @@ func (s *Server) acceptReady(l *Loop, index int) {
 		fd, sa, err := unix.Accept4(ln.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil:
-			s.accepted(ln, fd, addrPort(sa))
+			if peer := addrPort(sa); s.admit(l, ln, fd, peer) {
+				s.accepted(ln, fd, peer)
+			}
+			if !ln.watched {
+				return
+			}
 		case errors.Is(err, unix.EAGAIN):
 			return
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EPROTO):
@@ -278,40 +283,4 @@ func (t *openTask) Run(l *Loop) {
 		l.AddTimer(&c.idleTimer, l.now+Instant(s.config.IdleTimeout))
 	}
 	s.handler.Opened(c)
-}
-
-// full reports whether max.connections is reached.
-func (s *Server) full() bool {
-	return s.config.MaxConnections > 0 && int(s.connections.Load()) >= s.config.MaxConnections
-}
-
-// countConn admits one connection, unless its address has its share.
-func (s *Server) countConn(addr netip.Addr) bool {
-	if limit := s.config.MaxConnectionsPerIP; limit > 0 {
-		s.perIPMu.Lock()
-		defer s.perIPMu.Unlock()
-		if s.perIP[addr] >= limit {
-			return false
-		}
-		s.perIP[addr]++
-	}
-	s.connections.Add(1)
-	return true
-}
-
-// connClosed gives a connection's place back.
-func (s *Server) connClosed(c *Conn) {
-	c.listener.counts.closed.Add(1)
-	if s.config.MaxConnectionsPerIP > 0 {
-		addr := c.remote.Addr()
-		s.perIPMu.Lock()
-		if s.perIP[addr]--; s.perIP[addr] <= 0 {
-			delete(s.perIP, addr)
-		}
-		s.perIPMu.Unlock()
-	}
-	n := s.connections.Add(-1)
-	if limit := int64(s.config.MaxConnections); limit > 0 && n == limit-1 {
-		s.loops[0].Post(acceptAgain{s})
-	}
 }

@@ -34,6 +34,7 @@
 //	server.go listener.go   start, accept, limits, orderly end
 //	loop.go timer.go        the turn, posted tasks, timers
 //	conn.go request.go      a connection and its requests: admission, back-pressure, closing
+//	limits.go               how many connections, and how fast new ones
 //	input.go                the frame cutter
 //	output.go reply.go      gathering, sending, file ranges
 //	workers.go              cold pages

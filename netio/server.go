@@ -31,10 +31,14 @@ type Server struct {
 	listenersMu sync.Mutex
 	listeners   []*listener
 
-	// perIPMu guards perIP, the connections of each address; used only where
-	// they are bounded.
+	limits atomic.Pointer[Limits]
+
+	// perIPMu guards perIP, the connections of each address.
 	perIPMu sync.Mutex
 	perIP   map[netip.Addr]int
+
+	// held are the connections kept open unserved; loop 0's.
+	held map[*heldConn]struct{}
 
 	endOnce sync.Once
 	ended   chan struct{}
@@ -50,7 +54,8 @@ func NewServer(config Config, handler Handler) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, handler: handler, choice: picked, perIP: make(map[netip.Addr]int), ended: make(chan struct{})}
+	s := &Server{config: config, handler: handler, choice: picked, perIP: make(map[netip.Addr]int), held: make(map[*heldConn]struct{}), ended: make(chan struct{})}
+	s.limits.Store(limitsOf(&config))
 	s.closeLog.logger = config.Logger
 	if config.Workers == nil {
 		s.workers = newWorkers()
@@ -212,6 +217,7 @@ func (unlistenTask) Run(l *Loop) {
 		}
 		_ = unix.Close(ln.fd)
 	}
+	s.closeHeld(l)
 	for _, l := range s.loops {
 		l.Post(drainTask{})
 	}

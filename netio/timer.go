@@ -1,8 +1,13 @@
 package netio
 
+import "time"
+
 // Instant is a point of a loop's monotonic clock, in nanoseconds since an
 // arbitrary start common to all loops of the process.
 type Instant int64
+
+// ClockNow is the loops' clock now, for other goroutines.
+func ClockNow() Instant { return Instant(time.Since(clockStart)) }
 
 // Timer runs a task on its loop at a given time. It is a node of the loop's
 // heap, meant to be embedded in what it serves: setting and stopping one
