@@ -36,11 +36,17 @@ func CacheDir() (string, error) {
 // KafkaJars returns the directory with Kafka's jars, which Maven fetches once
 // (54 MB).
 func KafkaJars(ctx context.Context) (string, error) {
+	return MavenJars(ctx, "kafka-"+KafkaVersion, kafkaPOM)
+}
+
+// MavenJars returns the directory of that name in the cache with the jars that
+// a pom depends on, which Maven fetches once.
+func MavenJars(ctx context.Context, name string, pom []byte) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "kafka-"+KafkaVersion)
+	dir := filepath.Join(cache, name)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -49,7 +55,7 @@ func KafkaJars(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	if err := os.WriteFile(filepath.Join(work, "pom.xml"), kafkaPOM, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work, "pom.xml"), pom, 0o644); err != nil {
 		return "", err
 	}
 	libs := filepath.Join(work, "libs")

@@ -73,9 +73,7 @@ func pollRecords(t *testing.T, ctx context.Context, cl *kgo.Client) kgo.Fetches 
 func TestOutsideClients(t *testing.T) {
 	records := fmt.Sprint(amount(30_000, 3_000))
 	confluent := pythonWith(t, "confluent-kafka==2.16.0")
-	// kafka-python 2.0.2 carries a six that Python 3.12 no longer loads: the
-	// real one satisfies its imports on any version.
-	old := pythonWith(t, "kafka-python==2.0.2", "six==1.16.0", "python-snappy==0.7.3", "lz4==4.4.4", "zstandard==0.23.0")
+	old := oldKafkaPython(t)
 	sarama := sarama(t)
 	onEachEngine(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine)

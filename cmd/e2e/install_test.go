@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,25 +18,55 @@ import (
 	"github.com/posthouse/posthouse/bench"
 )
 
-// kcat returns the path of kcat, which it installs from Debian when it runs as
-// root.
-func kcat(t *testing.T) string {
+// installed returns the path of a program, which it installs from Debian when
+// it is missing and the tests run as root.
+func installed(t *testing.T, program, pkg string) string {
 	t.Helper()
-	if path, err := exec.LookPath("kcat"); err == nil {
+	if path, err := exec.LookPath(program); err == nil {
 		return path
 	}
 	if os.Getuid() != 0 {
-		t.Fatal("kcat is not installed, and only root can (apt-get install kcat)")
+		t.Fatalf("%s is not installed, and only root can (apt-get install %s)", program, pkg)
 	}
 	run(t, 3*time.Minute, exec.Command("apt-get", "update", "-qq"))
-	install := exec.Command("apt-get", "install", "-y", "-qq", "--no-install-recommends", "kcat")
+	install := exec.Command("apt-get", "install", "-y", "-qq", "--no-install-recommends", pkg)
 	install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	run(t, 5*time.Minute, install)
-	path, err := exec.LookPath("kcat")
+	run(t, 8*time.Minute, install)
+	path, err := exec.LookPath(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func kcat(t *testing.T) string { return installed(t, "kcat", "kcat") }
+func node(t *testing.T) string { return installed(t, "node", "nodejs") }
+
+// nodeModules returns the directory with kafkajs, made once.
+func nodeModules(t *testing.T) string {
+	t.Helper()
+	const kafkajs = "kafkajs@2.2.4"
+	cache, err := bench.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, kafkajs)
+	modules := filepath.Join(dir, "node_modules")
+	if _, err := os.Stat(filepath.Join(modules, "kafkajs", "package.json")); err == nil {
+		return modules
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, 3*time.Minute, exec.Command(installed(t, "npm", "npm"), "install", "--no-audit", "--no-fund", "--prefix", dir, kafkajs))
+	return modules
+}
+
+// oldKafkaPython returns an interpreter with kafka-python 2.0.2. It carries a
+// six that Python 3.12 no longer loads: the real one satisfies its imports on
+// any version.
+func oldKafkaPython(t *testing.T) string {
+	return pythonWith(t, "kafka-python==2.0.2", "six==1.16.0", "python-snappy==0.7.3", "lz4==4.4.4", "zstandard==0.23.0")
 }
 
 // pythonWith returns the interpreter of a virtual environment with the given
@@ -96,4 +128,65 @@ func javaCommand(t *testing.T, flags []string, class string, args ...string) *ex
 		t.Fatal(err)
 	}
 	return cmd
+}
+
+//go:embed testdata/java/pom.xml
+var applicationsPOM []byte
+
+// javaApplication prepares a class of Kafka Streams, Connect or our own
+// programs under testdata/java, which javac compiles once per run.
+func javaApplication(t *testing.T, flags []string, class string, args ...string) *exec.Cmd {
+	t.Helper()
+	jars, err := bench.MavenJars(within(t, 5*time.Minute), "kafka-applications-"+bench.KafkaVersion, applicationsPOM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	java, err := bench.Java()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := jars + "/*" + string(os.PathListSeparator) + javaClasses(t, java, jars)
+	return exec.CommandContext(within(t, 10*time.Minute), java, slices.Concat(flags, []string{"-cp", path, class}, args)...)
+}
+
+var compiled struct {
+	sync.Mutex
+	dir string // of the class files; lives for the run
+}
+
+// javaClasses compiles testdata/java with the javac beside java, or the one
+// that Debian's package brings, for the Java that will run them.
+func javaClasses(t *testing.T, java, jars string) string {
+	t.Helper()
+	compiled.Lock()
+	defer compiled.Unlock()
+	if compiled.dir != "" {
+		return compiled.dir
+	}
+	javac := filepath.Join(filepath.Dir(java), "javac")
+	if _, err := os.Stat(javac); err != nil {
+		javac = installed(t, "javac", "default-jdk-headless")
+	}
+	cache, err := bench.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(cache, "classes-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := filepath.Glob(filepath.Join("testdata", "java", "*.java"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, 2*time.Minute, exec.Command(javac, append([]string{"--release", "17", "-cp", jars + "/*", "-d", dir}, sources...)...))
+	compiled.dir = dir
+	return dir
+}
+
+// removeClasses deletes what javac made, at the end of the run.
+func removeClasses() {
+	if compiled.dir != "" {
+		_ = os.RemoveAll(compiled.dir) // in the cache at worst
+	}
 }

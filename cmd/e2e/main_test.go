@@ -31,7 +31,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	removeClasses()
+	os.Exit(code)
 }
 
 func setUp() error {
