@@ -35,8 +35,9 @@ type coldOp struct {
 	client admin.Client
 	body   []byte // of the frame
 
-	out    []byte // header and body of the answer
-	failed error  // or why the connection is closed
+	out    []byte  // header and body of the answer
+	errors []int16 // codes in it
+	failed error   // or why the connection is closed
 }
 
 // decodeCold reads a body into a kmsg value. An error is the client's fault.
@@ -83,6 +84,7 @@ func (k *call) reply(resp kmsg.Response) {
 	resp.SetVersion(a.version)
 	out := a.req.Out()
 	out.Buf = resp.AppendTo(out.Buf)
+	k.loop.countErrors(a.key, resp)
 	a.req.Done()
 }
 
@@ -136,13 +138,18 @@ func (op *coldOp) run(l *netio.Loop, req kmsg.Request, handle func(*coldOp, kmsg
 	resp.SetVersion(op.version)
 	op.out = wire.AppendResponseHeader(nil, op.key, op.version, op.correlationID, flexible(op.key, op.version))
 	op.out = resp.AppendTo(op.out)
+	op.errors = errorCodes(op.errors, resp)
 	if len(op.out) > answerBytesMax {
 		op.out, op.failed = nil, fmt.Errorf("engine: the answer to %s has %d bytes", op.api.Name, len(op.out))
 	}
 }
 
 // Run implements netio.Task: the answer is back on the loop.
-func (op *coldOp) Run(*netio.Loop) {
+func (op *coldOp) Run(l *netio.Loop) {
+	requests := &op.engine.loopOf(l).stats.requests
+	for _, code := range op.errors {
+		requests.Failed(op.key, code)
+	}
 	if op.failed != nil {
 		op.req.Fail(op.failed)
 		return

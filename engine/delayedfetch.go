@@ -32,6 +32,8 @@ func (op *fetchOp) park() {
 		lp.wait(&part.node, part.partition)
 	}
 	op.conn.parked.add(op)
+	op.req.Park()
+	lp.stats.delayedFetches++
 	lp.net.AddTimer(&op.timer, op.deadline)
 	if lp.draining || op.satisfied() {
 		op.expire()
@@ -117,6 +119,10 @@ func (op *fetchOp) end(o replication.Offsets) record.Offset {
 func (op *fetchOp) unpark() {
 	for i := range op.parts {
 		op.parts[i].node.unlink()
+	}
+	if op.parked {
+		op.loop.stats.delayedFetches--
+		op.req.Unpark()
 	}
 	op.conn.parked.remove(op)
 	op.loop.net.StopTimer(&op.timer)

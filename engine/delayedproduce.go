@@ -46,6 +46,8 @@ func (op *produceOp) park() {
 		return
 	}
 	op.conn.parked.add(op)
+	op.req.Park()
+	lp.stats.delayedProduces++
 	lp.net.AddTimer(&op.timer, op.deadline)
 	if lp.draining {
 		op.expire()
@@ -73,6 +75,10 @@ func (op *produceOp) keepNames() {
 func (op *produceOp) unpark() {
 	for i := range op.parts {
 		op.parts[i].node.unlink()
+	}
+	if op.parked {
+		op.loop.stats.delayedProduces--
+		op.req.Unpark()
 	}
 	op.conn.parked.remove(op)
 	op.loop.net.StopTimer(&op.timer)

@@ -201,6 +201,7 @@ func (lp *loop) dispatch(c *conn, r *netio.Request) {
 		return
 	}
 	k.api = lookupAPI(k.header.Key)
+	lp.stats.requests.Began(k.header.Key, k.header.Version, len(r.Payload()))
 	switch {
 	case k.api == nil:
 		k.fail("unknown or unsupported API key")

@@ -123,6 +123,7 @@ func (lp *loop) fetch(k *call) {
 	op := lp.takeFetchOp()
 	op.answer, op.conn = k.answer(), k.conn
 	op.replicaID = req.ReplicaID
+	lp.mark(op.req, op.version, op.isReplica(), len(op.req.Payload()))
 	op.isolation = record.Isolation(req.Isolation)
 	op.maxBytes = min(req.MaxBytes, lp.engine.config.FetchMaxBytes, answerBytesMax)
 	op.minBytes = min(req.MinBytes, op.maxBytes)

@@ -37,6 +37,7 @@ func (op *fetchOp) respondError(err *kerr.Error) {
 	resp := &op.loop.fetchResponse
 	resp.Reset()
 	resp.ErrorCode = err.Code
+	op.loop.stats.requests.Failed(op.key, err.Code)
 	op.send(resp)
 }
 
@@ -146,6 +147,9 @@ func (op *fetchOp) answerPart(i int) wire.FetchPartitionResponse {
 	}
 	if res.Span != nil {
 		a.RecordsLength = int32(res.Span.Length())
+		if !op.isReplica() {
+			part.partition.CountRead(res.Span.Length())
+		}
 	}
 	if op.isolation == record.ReadCommitted && !op.isReplica() {
 		a.Aborted = op.abortedOf(part)
@@ -156,6 +160,10 @@ func (op *fetchOp) answerPart(i int) wire.FetchPartitionResponse {
 // refuse fills in the answer of a partition that failed.
 func (op *fetchOp) refuse(a *wire.FetchPartitionResponse, part *fetchPart) {
 	a.ErrorCode = asKerr(part.err).Code
+	op.loop.stats.requests.Failed(op.key, a.ErrorCode)
+	if part.partition != nil {
+		part.partition.CountFailedFetch()
+	}
 	if part.partition == nil && a.ErrorCode != codeNotLeader || op.badIsolation() {
 		a.Aborted = noAborted // where nothing was read Kafka's list is empty, not null
 	}

@@ -197,6 +197,7 @@ func (op *groupOp) reply() {
 	op.resp.SetVersion(op.version)
 	out := op.req.Out()
 	out.Buf = op.resp.AppendTo(out.Buf)
+	op.loop.countErrors(op.key, op.resp)
 	op.req.Done()
 }
 

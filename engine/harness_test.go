@@ -108,7 +108,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 		FetchMaxBytes: broker.FetchMaxBytes, FetchSessionSlots: int(broker.FetchSessionCacheSlots),
 	})
 	b.control.Subscribe(b.engine.ImageChanged)
-	b.server, err = netio.NewServer(netio.Config{Engine: o.engine, Loops: max(o.loops, 1), Logger: logger}, b.engine)
+	b.server, err = netio.NewServer(netio.Config{Engine: o.engine, Loops: max(o.loops, 1), Observer: b.engine, Logger: logger}, b.engine)
 	must(err)
 	at, err := b.server.Listen("PLAINTEXT", "127.0.0.1:0")
 	must(err)

@@ -17,6 +17,7 @@ type loop struct {
 	net    *netio.Loop
 	index  int
 	call   call
+	stats  loopStats
 
 	inbox     inbox
 	inboxTask inboxTask

@@ -335,8 +335,12 @@ func (op *produceOp) respond() {
 func (op *produceOp) refuse(a *wire.ProducePartitionResponse, part *producePart, topic *wire.ProduceTopic) {
 	err := part.err
 	a.ErrorCode = asKerr(err).Code
-	if part.partition != nil && tellsLogStart(a.ErrorCode) {
-		a.LogStartOffset = int64(part.partition.Offsets().LogStart)
+	op.loop.stats.requests.Failed(op.key, a.ErrorCode)
+	if part.partition != nil {
+		part.partition.CountFailedProduce()
+		if tellsLogStart(a.ErrorCode) {
+			a.LogStartOffset = int64(part.partition.Offsets().LogStart)
+		}
 	}
 	a.ErrorMessage = errorMessage(err)
 	a.RecordErrors = recordErrors(err)

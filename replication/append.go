@@ -223,6 +223,7 @@ func (p *Partition) write() {
 			p.wake()
 		}
 	}
+	p.counts.written(c.appends)
 	// The appends belong to their callers again from Done on: keep no pointer.
 	for i, a := range c.appends {
 		c.appends[i] = nil

@@ -137,6 +137,9 @@ func (m *Manager) kick() {
 func (m *Manager) run(j *job) {
 	for _, p := range j.removes {
 		p.remove()
+		m.mu.Lock()
+		m.gone.Add(p.Traffic())
+		m.mu.Unlock()
 		if err := m.cfg.Storage.Delete(p.tp); err != nil {
 			m.cfg.Logger.Error("partition directory not deleted", "partition", p.tp.String(), "err", err)
 		}

@@ -79,6 +79,7 @@ type Manager struct {
 	changed   chan struct{} // closed and replaced when replicas became ready or failed, or jobs ended
 	recovered []record.TopicPartition
 	offline   map[*Partition]*retry // replicas to be tried again
+	gone      Traffic               // of replicas that were removed
 
 	checkpointed  atomic.Uint64 // fingerprint of what the checkpoints hold
 	checkpointErr string        // why the last one failed; upkeep's own

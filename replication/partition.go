@@ -25,6 +25,7 @@ type Partition struct {
 	view     atomic.Pointer[view]
 	offsets  offsetsCell
 	combiner combiner
+	counts   counts
 	waiting  atomic.Uint64 // bit i: slot i waits
 	wakers   *wakers
 	exec     storage.Executor

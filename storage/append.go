@@ -208,6 +208,7 @@ func (l *Log) flushCall(cfg *LogConfig) error {
 	}
 	s := l.active()
 	if l.write(s) != nil {
+		l.manager.counts.appendFailures.Add(1)
 		err := storageError()
 		l.producers.rollback()
 		failFrom(c.group, err)

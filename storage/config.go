@@ -3,6 +3,7 @@ package storage
 import (
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/posthouse/posthouse/storage/record"
 	"github.com/posthouse/posthouse/storage/vfs"
@@ -91,4 +92,7 @@ type ManagerConfig struct {
 	// IdleCloseMs is the time without use after which Tick closes a log's
 	// descriptors and drops its maps, default ten minutes.
 	IdleCloseMs int64
+	// OnFlush hears how long each flush of a log to disk took, on the worker
+	// that did it; may be nil.
+	OnFlush func(took time.Duration)
 }

@@ -17,6 +17,7 @@ func (l *Log) Flush(upTo record.Offset) error {
 	if upTo <= l.RecoveryPoint() {
 		return nil
 	}
+	defer l.manager.timeFlush()()
 	end := l.EndOffset() // what is below is in the page cache now
 	list := l.list()
 	err := l.onFiles(func() error {

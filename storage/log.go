@@ -137,6 +137,7 @@ func (l *Log) Err() error {
 // fail takes the log offline for appends; the first reason stays.
 func (l *Log) fail(err error) {
 	if l.failure.CompareAndSwap(nil, &err) {
+		l.manager.counts.logFailures.Add(1)
 		l.logger.Error("log is offline for appends", "dir", l.dir, "err", err)
 	}
 }

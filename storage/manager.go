@@ -34,7 +34,8 @@ type Manager struct {
 
 	laterMu    sync.Mutex
 	later      []removal
-	unrolled   []*Log       // whose last roll a full disk held up
+	unrolled   []*Log // whose last roll a full disk held up
+	counts     managerCounts
 	lastIdle   atomic.Int64 // when Tick closed idle files last, ms
 	lastExpiry atomic.Int64 // when Tick looked for expired producers last, ms
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -100,7 +101,8 @@ type producerState struct {
 	free    []int32
 	oldest  int32 // ends of the list in order of use, −1 if empty
 	newest  int32
-	limit   int // producers remembered at most
+	limit   int          // producers remembered at most
+	count   atomic.Int64 // len(index), for whoever does not hold the lock
 
 	txns transactions
 
@@ -275,6 +277,7 @@ func (s *producerState) insert(e producerEntry) int32 {
 		s.entries = append(s.entries, e)
 	}
 	s.index[e.id] = i
+	s.count.Store(int64(len(s.index)))
 	s.link(i)
 	return i
 }
@@ -307,6 +310,7 @@ func (s *producerState) unlink(i int32) {
 func (s *producerState) remove(i int32) {
 	s.unlink(i)
 	delete(s.index, s.entries[i].id)
+	s.count.Store(int64(len(s.index)))
 	s.free = append(s.free, i)
 }
 
@@ -360,6 +364,7 @@ func (s *producerState) expire(now record.Timestamp, idleMs int64) int {
 // reset forgets everything.
 func (s *producerState) reset() {
 	s.index, s.entries, s.free, s.oldest, s.newest = nil, nil, nil, -1, -1
+	s.count.Store(0)
 	s.undo, s.recording, s.partial = s.undo[:0], false, false
 	s.txns.reset()
 }

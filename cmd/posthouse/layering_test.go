@@ -28,6 +28,7 @@ var imports = map[string][]string{
 	"storage/vfs":    nil,
 	"netio/wire":     nil,
 	"engine/config":  nil,
+	"engine/metrics": nil,
 
 	// The log and the network never meet: a span of a file becomes bytes on
 	// a connection in engine alone.
@@ -48,7 +49,7 @@ var imports = map[string][]string{
 	"engine/quota": {"replication/meta"},
 	"engine/group": append([]string{"replication/meta", "engine/group/assignor"}, level0...),
 	"engine": append([]string{
-		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin", "engine/quota", "engine/group",
+		"storage", "netio", "replication", "replication/meta", "replication/controller", "engine/admin", "engine/quota", "engine/group", "engine/metrics",
 	}, level0...),
 
 	// Measuring: the client's side of the network, and what it measured.
