@@ -69,6 +69,8 @@ type Broker struct {
 	GroupMaxSize                 int32
 	ControlledShutdown           bool
 
+	Consumers Consumers
+
 	// TopicDefaults is what a topic without overrides has.
 	TopicDefaults Topic
 

@@ -144,12 +144,6 @@ var inertTable = []brokerDef{
 	inert("follower.replication.throttled.rate", Long, maxLong, ClusterWide, atLeast(0), "Bytes per second that throttled replicas may be written with."),
 	inert("replica.alter.log.dirs.io.max.bytes.per.second", Long, maxLong, ClusterWide, atLeast(0), "Bytes per second for moves between log directories."),
 
-	inert("group.consumer.heartbeat.interval.ms", Int, "5000", ReadOnly, atLeast(1), "Heartbeat interval of consumer groups (KIP-848)."),
-	inert("group.consumer.session.timeout.ms", Int, "45000", ReadOnly, atLeast(1), "Session timeout of consumer groups (KIP-848)."),
-	inert("group.consumer.max.size", Int, maxInt, ReadOnly, atLeast(1), "Most members of a consumer group (KIP-848)."),
-	inert("group.consumer.assignors", List, "uniform,range", ReadOnly, check{}, "Assignors of consumer groups on the broker's side, the first is the default."),
-	inert("group.consumer.migration.policy", String, "bidirectional", ReadOnly, oneOfFold("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), "Whether groups may move between the classic and the consumer protocol while they run."),
-	inert("group.coordinator.rebalance.protocols", List, "classic,consumer,streams", ReadOnly, eachOneOf("consumer", "classic", "share", "streams"), "Group protocols that are enabled."),
 	inert("offsets.load.buffer.size", Int, "5242880", ReadOnly, atLeast(1), "Bytes read at once when offsets are loaded."),
 	inert("transaction.abort.timed.out.transaction.cleanup.interval.ms", Int, "10000", ReadOnly, atLeast(1), "Time between two looks for transactions that ran out of time."),
 	inert("transaction.remove.expired.transaction.cleanup.interval.ms", Int, "3600000", ReadOnly, atLeast(1), "Time between two looks for transactional ids to forget."),

@@ -137,6 +137,9 @@ func TestDefinitionsAreWhole(t *testing.T) {
 	for _, name := range BrokerNames() {
 		check(BrokerDefinition(name))
 	}
+	for _, name := range groupDefs.names {
+		check(GroupDefinition(name))
+	}
 }
 
 func TestParseValue(t *testing.T) {

@@ -62,7 +62,7 @@ func build(static, cluster, own map[string]string) (*Broker, error) {
 			def.apply(b, v)
 		}
 	}
-	for _, step := range [...]func(*Broker) error{setIdentity, setDirs, setTopicDefaults, setLimits, setListeners, setHTTP} {
+	for _, step := range [...]func(*Broker) error{setIdentity, setDirs, setTopicDefaults, setLimits, checkConsumers, setListeners, setHTTP} {
 		if err := step(b); err != nil {
 			return nil, err
 		}

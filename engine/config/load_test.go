@@ -61,6 +61,13 @@ func TestLoadNothing(t *testing.T) {
 		GroupInitialRebalanceDelayMs: 3000, GroupMinSessionTimeoutMs: 6000, GroupMaxSessionTimeoutMs: 1800000, GroupMaxSize: math.MaxInt32,
 		ControlledShutdown: true,
 
+		Consumers: Consumers{
+			HeartbeatIntervalMs: 5000, MinHeartbeatIntervalMs: 5000, MaxHeartbeatIntervalMs: 15000,
+			SessionTimeoutMs: 45000, MinSessionTimeoutMs: 45000, MaxSessionTimeoutMs: 60000,
+			AssignmentIntervalMs: 1000, MaxAssignmentIntervalMs: 15000, MaxSize: math.MaxInt32,
+			Assignors: []string{"uniform", "range"}, MigrationPolicy: "bidirectional", RegexRefreshIntervalMs: 600_000,
+			Protocols: []string{"classic", "consumer", "streams"},
+		},
 		TopicDefaults: Topic{
 			Delete: true, CompressionType: "producer", CompressionGzipLevel: -1, CompressionLZ4Level: 9, CompressionZstdLevel: 3,
 			MaxMessageBytes: 1048588, MaxDecompressedMessageBytes: math.MaxInt32 - 8,
