@@ -86,17 +86,21 @@ type Conn struct {
 	// ended says that the peer will send no more.
 	ended bool
 	muted bool
-	// large says that the last frame was long, so the next likely is.
-	large bool
+	// large says that the last frame was long, so the next likely is; frameBytes
+	// is its length with the prefix, and bulk, while positive, says that one of
+	// the last was of some length.
+	large      bool
+	frameBytes int
+	bulk       uint8
 	// full says that the socket takes no more output for now.
 	full bool
 	// onWritable hears when it takes some again; dialled connections only.
 	onWritable WritableHandler
 
 	// The poller's own.
-	readable bool  // epoll: the kernel said so and nothing said otherwise
+	readable bool  // the kernel said so and nothing said otherwise
 	hangUp   bool  // epoll: a short read is not the end of what there is
-	lowWater int   // epoll: SO_RCVLOWAT as set
+	lowWater int   // SO_RCVLOWAT as set
 	ring     rings // io_uring: what is in flight
 }
 

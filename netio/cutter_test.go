@@ -47,8 +47,8 @@ func deliver(l *Loop, c *Conn, stream, splits []byte) {
 			n = copy(c.rest(), stream[:n])
 			l.filled(c, n)
 		} else {
-			ch := l.receiveChunk()
-			n = copy(ch.mem[ch.pos:ch.pos+receiveBytesMax], stream[:n])
+			ch := l.receiveChunk(smallReceiveBytes)
+			n = copy(ch.mem[ch.pos:ch.pos+smallReceiveBytes], stream[:n])
 			l.feedChunk(c, ch, n)
 		}
 		stream = stream[n:]
@@ -136,7 +136,7 @@ func BenchmarkFrameCut(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		ch := l.receiveChunk()
+		ch := l.receiveChunk(smallReceiveBytes)
 		l.feedChunk(c, ch, copy(ch.mem[ch.pos:], stream))
 		c.isDirty, l.dirty.head = false, nil
 		l.popSent(c)

@@ -1,7 +1,6 @@
 package netio
 
 import (
-	"io"
 	"math"
 	"time"
 	"unsafe"
@@ -11,15 +10,6 @@ import (
 
 const (
 	epollEventsMax = 256
-	// epollTurnBytes is the share of one connection in one turn, for input.
-	epollTurnBytes = 256 << 10
-	// directBytesMax is the most that one receive into a frame's own buffer
-	// asks for. Asking for all of it lets the copy go on while the peer sends.
-	directBytesMax = 1 << 20
-	// lowWaterMin is the rest of a frame from which on it pays to be woken only
-	// when all of it is there.
-	lowWaterMin = 32 << 10
-
 	// Tags of event data: kind in the top byte, then generation, then slot.
 	kindConn   = 0
 	kindListen = 1
@@ -123,7 +113,7 @@ func (p *epollPoller) inputChanged(c *Conn) {
 
 func (p *epollPoller) resume(c *Conn) {
 	if c.readable {
-		p.receive(c)
+		p.loop.receiveFrom(c)
 	}
 }
 
@@ -203,98 +193,10 @@ func (p *epollPoller) dispatch(ev *unix.EpollEvent) {
 			c.readable = true
 		}
 		if c.readable && !c.isReady {
-			p.receive(c)
+			p.loop.receiveFrom(c)
 		}
 	case kindListen:
 		l.server.acceptReady(l, int(slot))
 	case kindWake:
 	}
-}
-
-// receive reads until the socket is drained, the connection had its share, or
-// it may not receive. A short read means drained: what comes later is a new
-// edge. After a hang-up there is none, so then only the end counts.
-func (p *epollPoller) receive(c *Conn) {
-	l := p.loop
-	for share := epollTurnBytes; c.readable && c.mayReceive(); {
-		if share <= 0 {
-			l.markReady(c)
-			return
-		}
-		var dst []byte
-		var ch *chunk
-		if c.frame != nil {
-			dst = c.promised()
-			dst = dst[:min(len(dst), directBytesMax)]
-		} else {
-			ch = l.receiveChunk()
-			size := receiveBytesMax
-			if c.large {
-				size = headBytes
-			}
-			dst = ch.mem[ch.pos : ch.pos+size]
-		}
-		n, errno := receiveNow(c.fd, dst)
-		switch {
-		case errno == unix.EINTR:
-			continue
-		case errno == unix.EAGAIN:
-			c.readable = false
-			if c.frame != nil {
-				// The mark may be from when more was missing than is now.
-				setLowWater(c, lowWaterFor(len(dst)))
-			}
-			continue
-		case errno != 0:
-			c.readable = false
-			l.inputEnded(c, errno)
-			return
-		case n == 0:
-			c.readable = false
-			l.inputEnded(c, io.EOF)
-			return
-		}
-		share -= n
-		if n < len(dst) && !c.hangUp {
-			c.readable = false
-		}
-		if ch == nil {
-			l.filled(c, n)
-		} else {
-			l.feedChunk(c, ch, n)
-		}
-		if c.frame == nil {
-			setLowWater(c, 1)
-		} else if !c.readable {
-			setLowWater(c, lowWaterFor(len(c.promised())))
-		}
-	}
-}
-
-// setLowWater lets the kernel wake us for the rest of a large frame only when
-// all of it is there, and puts things back when it is.
-func setLowWater(c *Conn, want int) {
-	if want != c.lowWater {
-		c.lowWater = want
-		_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, want)
-	}
-}
-
-// lowWaterFor is the mark for a frame of which rest bytes are missing. The
-// kernel caps it at what the receive buffer can hold.
-func lowWaterFor(rest int) int {
-	if rest >= lowWaterMin {
-		return rest
-	}
-	return 1
-}
-
-// receiveNow is a raw call: with MSG_DONTWAIT it cannot sleep.
-func receiveNow(fd int, p []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)),
-		unix.MSG_DONTWAIT, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
 }

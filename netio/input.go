@@ -11,7 +11,7 @@ const (
 	// largeFrameBytes is from where on a frame counts as large: the frame
 	// after it is expected to be large as well, and only its head is received
 	// into shared memory.
-	largeFrameBytes = 64 << 10
+	largeFrameBytes = receiveBytesMax / 2
 	// headBytes is the receive in which a large frame's length is looked for.
 	headBytes = 512
 )
@@ -69,7 +69,7 @@ func (l *Loop) cut(c *Conn, ch *chunk, data []byte) error {
 		n := int(size)
 		r := l.newRequest(c)
 		c.held += int64(n)
-		c.large = n >= largeFrameBytes
+		c.noteFrame(prefixBytes + n)
 		if n <= len(data) {
 			r.payload, r.chunk = data[:n:n], ch
 			ch.refs++

@@ -348,15 +348,14 @@ func (l *Loop) recycle(r *Request) {
 	}
 }
 
-// receiveChunk returns the chunk to receive into, with room for at least one
-// large receive.
-func (l *Loop) receiveChunk() *chunk {
+// receiveChunk returns the chunk to receive into, with room for n bytes.
+func (l *Loop) receiveChunk(n int) *chunk {
 	ch := l.receive
 	if ch != nil {
 		if ch.refs == 0 {
 			ch.pos = 0
 		}
-		if len(ch.mem)-ch.pos >= receiveBytesMax {
+		if len(ch.mem)-ch.pos >= n {
 			return ch
 		}
 		ch.retired, ch.charged = true, true

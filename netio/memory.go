@@ -19,11 +19,11 @@ import (
 // classes of powers of two, is for a frame that did not arrive whole: the part
 // that has come is copied to its head and the rest received directly.
 const (
-	chunkBytes = 256 << 10
+	chunkBytes = 512 << 10
 	// receiveBytesMax is the most that one receive into a chunk asks for.
-	receiveBytesMax = 64 << 10
+	receiveBytesMax = 256 << 10
 	// chunkFreeMax is how many free chunks a loop keeps.
-	chunkFreeMax = 16
+	chunkFreeMax = 8
 
 	// frameHeadroom is where a frame's length prefix would lie in a buffer of
 	// its own. The kernel's copy (rep movsb) is many times slower when

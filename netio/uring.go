@@ -20,10 +20,11 @@ const (
 	kindIgnore  = 6
 )
 
-// uringPoller receives by the ring: many small requests with one multishot
-// receive per connection into provided buffers, the rest of a large frame with
-// a single receive into the frame's own buffer. Sends are direct system calls
-// as with epoll, and so are sendfile and accept, for which the ring polls.
+// uringPoller receives by the ring where requests are small: one multishot
+// receive per connection into provided buffers. Where they are not it polls by
+// the ring and receives by direct calls as epoll does, see bulk. Sends are
+// direct system calls as well, and so are sendfile and accept, for which the
+// ring polls.
 //
 // A multishot receive cannot be held back at once, only cancelled. What it
 // brings until then is kept in Conn.ring.pending, unseen by the frame cutter,
@@ -350,7 +351,7 @@ func (p *uringPoller) awaitWritable(c *Conn) {
 
 func (p *uringPoller) remove(c *Conn) {
 	for _, in := range c.ring.pending {
-		p.loop.server.budget.unhold(receiveBytesMax)
+		p.loop.server.budget.unhold(providedBytes)
 		p.loop.releaseChunk(in.chunk)
 	}
 	c.ring.pending = nil

@@ -11,6 +11,7 @@ import (
 
 const (
 	bufferGroup      = 0
+	providedBytes    = 64 << 10 // of one buffer
 	bufferEntryBytes = 16
 	// bufferRingEntries is the room in the ring; giouring's arithmetic on
 	// entries overflows 16 bits from 4096 on.
@@ -80,7 +81,7 @@ func (b *provided) empty() bool { return b.offered == 0 }
 
 func (b *provided) make() *place {
 	p := &place{of: b}
-	p.mem, p.home = mapMemory(receiveBytesMax), p
+	p.mem, p.home = mapMemory(providedBytes), p
 	if n := len(b.free); n > 0 {
 		p.number = b.free[n-1]
 		b.free = b.free[:n-1]

@@ -41,7 +41,6 @@ const (
 	featNecessary = featNoDrop | featExtArg
 
 	sqeBufferSelect = 1 << 5
-	recvPollFirst   = 1 << 0
 	recvMultishot   = 1 << 1
 	pollAddMulti    = 1 << 0
 	cancelAll       = 1 << 0
