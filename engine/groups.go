@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ func newGroups(e *Engine) *groups {
 		Image:       e.config.Image,
 		Log:         &g.log,
 		Settings:    func() *group.Settings { return g.under(e.config.Admin.Broker()) },
-		GroupConfig: func(string) group.GroupConfig { return group.GroupConfig{} },
+		GroupConfig: e.groupConfig,
 		Executor:    e.config.Workers,
 		Logger:      e.log,
 	})
@@ -62,6 +63,7 @@ func (g *groups) under(b *config.Broker) *group.Settings {
 		return &s.settings
 	}
 	ms := func(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
+	c := &b.Consumers
 	s := &groupSettings{broker: b, settings: group.Settings{
 		InitialRebalanceDelay:  ms(b.GroupInitialRebalanceDelayMs),
 		MinSessionTimeout:      ms(b.GroupMinSessionTimeoutMs),
@@ -73,9 +75,35 @@ func (g *groups) under(b *config.Broker) *group.Settings {
 		CommitTimeout:          ms(b.OffsetsCommitTimeoutMs),
 		Codec:                  record.Codec(b.OffsetsTopicCodec),
 		BatchBytesMax:          int(b.TopicDefaults.MaxMessageBytes),
+
+		ConsumerHeartbeatInterval:    ms(c.HeartbeatIntervalMs),
+		ConsumerSessionTimeout:       ms(c.SessionTimeoutMs),
+		ConsumerMinHeartbeatInterval: ms(c.MinHeartbeatIntervalMs),
+		ConsumerMaxHeartbeatInterval: ms(c.MaxHeartbeatIntervalMs),
+		ConsumerMinSessionTimeout:    ms(c.MinSessionTimeoutMs),
+		ConsumerMaxSessionTimeout:    ms(c.MaxSessionTimeoutMs),
+		ConsumerMaxSize:              int(c.MaxSize),
+		ConsumerAssignors:            c.Assignors,
+		ConsumerMigration:            strings.ToLower(c.MigrationPolicy),
+		ConsumerRegexRefreshInterval: ms(c.RegexRefreshIntervalMs),
 	}}
 	g.settings.Store(s)
 	return &s.settings
+}
+
+// groupConfig is what is set for a group; zero where nothing is.
+func (e *Engine) groupConfig(id string) group.GroupConfig {
+	overrides := e.image().GroupConfigs[id]
+	if len(overrides) == 0 {
+		return group.GroupConfig{}
+	}
+	ms := func(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
+	c := e.config.Admin.Broker().Group(overrides)
+	return group.GroupConfig{
+		ConsumerHeartbeatInterval:  ms(c.ConsumerHeartbeatIntervalMs),
+		ConsumerSessionTimeout:     ms(c.ConsumerSessionTimeoutMs),
+		ConsumerAssignmentInterval: ms(c.ConsumerAssignmentIntervalMs),
+	}
 }
 
 // Groups is the group coordinator of this node.
@@ -285,18 +313,25 @@ func (lp *loop) findCoordinator(k *call) {
 const (
 	groupCoordinator = 0
 	txnCoordinator   = 1
+	shareCoordinator = 2
 )
 
 func (e *Engine) findCoordinator(q *kmsg.FindCoordinatorRequest, listener string) *kmsg.FindCoordinatorResponse {
 	resp := kmsg.NewPtrFindCoordinatorResponse()
 	if q.Version < 4 {
 		c := e.coordinatorOf(q.CoordinatorType, q.CoordinatorKey, listener)
+		if c.ErrorCode == 0 {
+			*c.ErrorMessage = "NONE" // as Kafka says it, Errors.NONE
+		}
 		resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = c.ErrorCode, c.ErrorMessage, c.NodeID, c.Host, c.Port
 		return resp
 	}
 	resp.Coordinators = make([]kmsg.FindCoordinatorResponseCoordinator, len(q.CoordinatorKeys))
 	for i, key := range q.CoordinatorKeys {
 		resp.Coordinators[i] = e.coordinatorOf(q.CoordinatorType, key, listener)
+		if q.CoordinatorType == shareCoordinator {
+			resp.Coordinators[i].ErrorMessage = new(string) // Kafka refuses its keys without a word
+		}
 	}
 	return resp
 }

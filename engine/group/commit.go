@@ -53,8 +53,10 @@ func newCommitOp(c *Coordinator, q *kmsg.OffsetCommitRequest) *commitOp {
 		out := &op.resp.Topics[i]
 		out.Topic, out.TopicID = t.Topic, t.TopicID
 		out.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
-		name, err := topicName(im, q.Version, t.Topic, t.TopicID)
-		op.names[i] = name
+		topic, err := topicOf(im, q.Version, t.Topic, t.TopicID)
+		if topic != nil {
+			op.names[i] = topic.Name
+		}
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			o := &out.Partitions[j]
@@ -62,6 +64,8 @@ func newCommitOp(c *Coordinator, q *kmsg.OffsetCommitRequest) *commitOp {
 			switch {
 			case err != nil:
 				o.ErrorCode = err.Code
+			case p.Partition < 0 || int(p.Partition) >= len(topic.Partitions):
+				o.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			case p.Metadata != nil && javaLength(*p.Metadata) > limit:
 				o.ErrorCode = kerr.OffsetMetadataTooLarge.Code
 			default:
@@ -72,20 +76,18 @@ func newCommitOp(c *Coordinator, q *kmsg.OffsetCommitRequest) *commitOp {
 	return op
 }
 
-// topicName finds the topic that a request of OffsetCommit names, by name or id.
-func topicName(im *meta.Image, version int16, name string, id [16]byte) (string, *kerr.Error) {
+// topicOf finds the topic that a request names, by name or id.
+func topicOf(im *meta.Image, version int16, name string, id [16]byte) (*meta.Topic, *kerr.Error) {
 	if version >= offsetsTopicIDs {
-		t := im.TopicsByID[id]
-		if t == nil {
-			return "", kerr.UnknownTopicID
+		if t := im.TopicsByID[id]; t != nil {
+			return t, nil
 		}
-		return t.Name, nil
+		return nil, kerr.UnknownTopicID
 	}
-	t := im.Topics[name]
-	if t == nil {
-		return "", kerr.UnknownTopicOrPartition
+	if t := im.Topics[name]; t != nil {
+		return t, nil
 	}
-	return t.Name, nil
+	return nil, kerr.UnknownTopicOrPartition
 }
 
 // javaLength is String.length: in UTF-16 units.

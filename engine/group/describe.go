@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/posthouse/posthouse/storage/record"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -42,14 +43,14 @@ func (c *Coordinator) describeGroup(q *kmsg.DescribeGroupsRequest, out *kmsg.Des
 	g := s.group(out.Group)
 	var reason string
 	switch {
-	case g == nil || g.protocol == nil && g.offsets.empty():
+	case g == nil:
 		reason = fmt.Sprintf("Group %s not found.", out.Group)
 	case g.protocol == nil:
 		out.State = classicStateNames[classicEmpty]
 	case g.protocol.describe(out) != nil:
 		reason = fmt.Sprintf("Group %s is not a classic group.", out.Group)
 	}
-	if q.IncludeAuthorizedOperations {
+	if q.IncludeAuthorizedOperations && (reason == "" || q.Version < describeNotFound) {
 		out.AuthorizedOperations = groupOperations
 	}
 	if reason != "" {
@@ -89,13 +90,9 @@ func (c *Coordinator) ListGroups(q *kmsg.ListGroupsRequest, _ Client) *kmsg.List
 func (g *group) listed(q *kmsg.ListGroupsRequest) (kmsg.ListGroupsResponseGroup, bool) {
 	out := kmsg.NewListGroupsResponseGroup()
 	out.Group = g.id
-	switch {
-	case g.protocol != nil:
+	out.GroupState, out.GroupType = classicStateNames[classicEmpty], "classic"
+	if g.protocol != nil {
 		out.ProtocolType, out.GroupState, out.GroupType = g.protocol.protocolType(), g.protocol.stateName(), g.protocol.kind()
-	case g.offsets.empty():
-		return out, false
-	default:
-		out.GroupState, out.GroupType = classicStateNames[classicEmpty], "classic"
 	}
 	return out, passes(q.StatesFilter, out.GroupState) && passes(q.TypesFilter, out.GroupType)
 }
@@ -124,7 +121,6 @@ func (c *Coordinator) DeleteGroups(q *kmsg.DeleteGroupsRequest, _ Client, done f
 		c.deleteGroup(id, func(err *kerr.Error) {
 			if err != nil {
 				out.ErrorCode = err.Code
-				out.ErrorMessage = &err.Description
 			}
 			ended()
 		})
@@ -151,9 +147,8 @@ func (c *Coordinator) deleteGroup(id string, done func(*kerr.Error)) {
 		case g.resigned:
 			answer(kerr.NotCoordinator)
 			return
-		case g.protocol == nil && g.offsets.empty():
-			answer(kerr.GroupIDNotFound)
-			s.drop(g)
+		case s.group(id) != g:
+			answer(kerr.GroupIDNotFound) // another has removed it
 			return
 		case g.protocol != nil:
 			if err := g.protocol.checkDelete(); err != nil {
@@ -224,7 +219,6 @@ func (c *Coordinator) OffsetDelete(q *kmsg.OffsetDeleteRequest, _ Client, done f
 				answer(fail(appendError(err)))
 				return
 			}
-			s.drop(g)
 			answer(resp)
 		})
 	})
@@ -244,7 +238,7 @@ func (g *group) deleteOffsets(q *kmsg.OffsetDeleteRequest, resp *kmsg.OffsetDele
 			p := t.Partitions[j].Partition
 			out.Partitions[j].Partition = p
 			switch {
-			case im.Topics[t.Topic] == nil:
+			case im.Partition(record.TopicPartition{Topic: t.Topic, Partition: p}) == nil:
 				out.Partitions[j].ErrorCode = kerr.UnknownTopicOrPartition.Code
 			case g.protocol != nil && g.protocol.subscribed(t.Topic):
 				out.Partitions[j].ErrorCode = kerr.GroupSubscribedToTopic.Code

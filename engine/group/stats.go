@@ -50,7 +50,7 @@ func (c *Coordinator) Stats() []Stats {
 		s.mu.Unlock()
 		for _, g := range groups {
 			s.mu.Lock()
-			if g.protocol != nil || !g.offsets.empty() {
+			if s.group(g.id) == g {
 				out = append(out, g.stats())
 			}
 			s.mu.Unlock()
