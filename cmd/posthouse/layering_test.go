@@ -64,11 +64,12 @@ var imports = map[string][]string{
 	"cmd/posthouse":    anything,
 
 	// The client's commands know a broker by its protocol and its files alone.
-	"cmd/posthouse/cli":     {"engine/config"},
-	"cmd/posthouse/clitest": {"cmd/broker", "cmd/posthouse/cli", "engine/config"},
-	"cmd/posthouse/topics":  {"cmd/posthouse/cli", "storage/record"},
-	"cmd/posthouse/configs": {"cmd/posthouse/cli"},
-	"cmd/posthouse/groups":  {"cmd/posthouse/cli"},
+	"cmd/posthouse/cli":      {"engine/config"},
+	"cmd/posthouse/clitest":  {"cmd/broker", "cmd/posthouse/cli", "engine/config"},
+	"cmd/posthouse/topics":   {"cmd/posthouse/cli", "storage/record"},
+	"cmd/posthouse/configs":  {"cmd/posthouse/cli"},
+	"cmd/posthouse/groups":   {"cmd/posthouse/cli"},
+	"cmd/posthouse/messages": {"cmd/posthouse/cli"},
 }
 
 // TestImportOrder holds the layers apart: it reads the imports of every

@@ -13,6 +13,7 @@ import (
 	"github.com/posthouse/posthouse/cmd/posthouse/cli"
 	"github.com/posthouse/posthouse/cmd/posthouse/configs"
 	"github.com/posthouse/posthouse/cmd/posthouse/groups"
+	"github.com/posthouse/posthouse/cmd/posthouse/messages"
 	"github.com/posthouse/posthouse/cmd/posthouse/topics"
 )
 
@@ -52,7 +53,8 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	cli.Group(root, newServe(), topics.New(), configs.New(), groups.New(), newLoad(), newBench(), newReport(), newVersion())
+	cli.Group(root, newServe(), topics.New(), configs.New(), groups.New(),
+		messages.NewProduce(), messages.NewConsume(), newLoad(), newBench(), newReport(), newVersion())
 	cli.UsageMistakes(root)
 	return root
 }

@@ -183,7 +183,7 @@ func TestCommandConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Conn{ConfigFile: file, Bootstrap: []string{defaultBootstrap}, Timeout: time.Second, Properties: []string{"client.id=b"}}
-	properties, err := c.properties()
+	properties, err := c.ReadProperties()
 	if err != nil || properties["client.id"] != "b" {
 		t.Fatalf("%v, %v", properties, err)
 	}
@@ -193,7 +193,7 @@ func TestCommandConfig(t *testing.T) {
 	}
 	client.Close()
 	c.ConfigFile = file + ".none"
-	if _, err := c.properties(); err == nil || !strings.Contains(err.Error(), "--command-config") {
+	if _, err := c.ReadProperties(); err == nil || !strings.Contains(err.Error(), "--command-config") {
 		t.Errorf("%v", err)
 	}
 }

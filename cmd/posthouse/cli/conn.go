@@ -110,7 +110,7 @@ func (c *Conn) newClient(bootstrapSet bool, warn io.Writer, scopes Scope, opts .
 	if c.Timeout <= 0 {
 		return nil, Usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	properties, err := c.properties()
+	properties, err := c.ReadProperties()
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (c *Conn) newClient(bootstrapSet bool, warn io.Writer, scopes Scope, opts .
 	return client, nil
 }
 
-// properties are those of the file with those of -X over them.
-func (c *Conn) properties() (map[string]string, error) {
+// ReadProperties gives those of the file with those of -X over them.
+func (c *Conn) ReadProperties() (map[string]string, error) {
 	properties := map[string]string{}
 	if c.ConfigFile != "" {
 		in, err := os.Open(c.ConfigFile)
@@ -314,7 +314,7 @@ func (c *Conn) Explain(ctx context.Context, err error) error {
 		}
 	}
 	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled):
 		return errInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s within %v (--timeout): %w", strings.Join(c.Bootstrap, ", "), c.Timeout, err)

@@ -48,6 +48,10 @@ func (s *Session) TopicError(ctx context.Context, name string, err error, messag
 	return &answered{kerr.UnknownTopicOrPartition, fmt.Sprintf("topic %q does not exist: %s", name, hint)}
 }
 
+// IsUnknownTopic says of an error of FindTopics that nothing but the topic is
+// missing.
+func IsUnknownTopic(err error) bool { return errors.Is(err, kerr.UnknownTopicOrPartition) }
+
 // TopicPartitions is one topic, and the partitions of it that were named: nil
 // stands for all.
 type TopicPartitions struct {

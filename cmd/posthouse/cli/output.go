@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -132,4 +134,9 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// SortedNames are the keys of a table that is looked up by name.
+func SortedNames[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
 }

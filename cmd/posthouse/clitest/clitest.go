@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,13 @@ const limit = 30 * time.Second
 // Broker starts a node that is stopped at the end of the test, and gives its
 // address and its log directory. overrides are key=value.
 func Broker(t *testing.T, overrides ...string) (address, dir string) {
+	t.Helper()
+	address, dir, _ = Start(t, overrides...)
+	return address, dir
+}
+
+// Start is Broker with a way to stop the node before.
+func Start(t *testing.T, overrides ...string) (address, dir string, stop func()) {
 	t.Helper()
 	dir = t.TempDir()
 	properties := map[string]string{
@@ -45,19 +53,20 @@ func Broker(t *testing.T, overrides ...string) (address, dir string) {
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		if err := b.Stop(ctx, nil); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	select {
 	case <-b.Loaded():
 	case <-ctx.Done():
 		t.Fatal("logs are still being opened")
 	}
-	return strings.TrimPrefix(b.Listeners(), "PLAINTEXT://"), dir
+	return strings.TrimPrefix(b.Listeners(), "PLAINTEXT://"), dir, stop
 }
 
 // Result is what a command did.
