@@ -78,10 +78,7 @@ func (g *groups) under(b *config.Broker) *group.Settings {
 
 		ConsumerHeartbeatInterval:    ms(c.HeartbeatIntervalMs),
 		ConsumerSessionTimeout:       ms(c.SessionTimeoutMs),
-		ConsumerMinHeartbeatInterval: ms(c.MinHeartbeatIntervalMs),
-		ConsumerMaxHeartbeatInterval: ms(c.MaxHeartbeatIntervalMs),
-		ConsumerMinSessionTimeout:    ms(c.MinSessionTimeoutMs),
-		ConsumerMaxSessionTimeout:    ms(c.MaxSessionTimeoutMs),
+		ConsumerAssignmentInterval:   ms(c.AssignmentIntervalMs),
 		ConsumerMaxSize:              int(c.MaxSize),
 		ConsumerAssignors:            c.Assignors,
 		ConsumerMigration:            strings.ToLower(c.MigrationPolicy),
@@ -99,10 +96,11 @@ func (e *Engine) groupConfig(id string) group.GroupConfig {
 	}
 	ms := func(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
 	c := e.config.Admin.Broker().Group(overrides)
+	interval := ms(c.ConsumerAssignmentIntervalMs)
 	return group.GroupConfig{
 		ConsumerHeartbeatInterval:  ms(c.ConsumerHeartbeatIntervalMs),
 		ConsumerSessionTimeout:     ms(c.ConsumerSessionTimeoutMs),
-		ConsumerAssignmentInterval: ms(c.ConsumerAssignmentIntervalMs),
+		ConsumerAssignmentInterval: &interval,
 	}
 }
 

@@ -133,6 +133,9 @@ func (s *shard) offsetCommit(op *commitOp, done func(*kmsg.OffsetCommitResponse)
 			done(op.fail(err))
 			return
 		}
+		if c, ok := g.protocol.(*consumerGroup); ok {
+			c.refuseStale(op)
+		}
 	case q.Generation >= 0 && g == nil:
 		err := kerr.IllegalGeneration
 		if q.Version >= offsetsMemberEpoch {

@@ -76,10 +76,7 @@ type Settings struct {
 	ConsumerEnabled              bool
 	ConsumerHeartbeatInterval    time.Duration // group.consumer.heartbeat.interval.ms
 	ConsumerSessionTimeout       time.Duration // group.consumer.session.timeout.ms
-	ConsumerMinHeartbeatInterval time.Duration // group.consumer.min.heartbeat.interval.ms
-	ConsumerMaxHeartbeatInterval time.Duration // group.consumer.max.heartbeat.interval.ms
-	ConsumerMinSessionTimeout    time.Duration // group.consumer.min.session.timeout.ms
-	ConsumerMaxSessionTimeout    time.Duration // group.consumer.max.session.timeout.ms
+	ConsumerAssignmentInterval   time.Duration // group.consumer.assignment.interval.ms
 	ConsumerMaxSize              int           // group.consumer.max.size
 	ConsumerAssignors            []string      // group.consumer.assignors; the first is the default
 	ConsumerMigration            string        // group.consumer.migration.policy, lower case
@@ -88,9 +85,10 @@ type Settings struct {
 
 // GroupConfig is what is set for one group; zero is not set.
 type GroupConfig struct {
-	ConsumerHeartbeatInterval  time.Duration // consumer.heartbeat.interval.ms
-	ConsumerSessionTimeout     time.Duration // consumer.session.timeout.ms
-	ConsumerAssignmentInterval time.Duration // consumer.assignment.interval.ms
+	ConsumerHeartbeatInterval time.Duration // consumer.heartbeat.interval.ms
+	ConsumerSessionTimeout    time.Duration // consumer.session.timeout.ms
+	// ConsumerAssignmentInterval is nil where it is not set: none is an interval.
+	ConsumerAssignmentInterval *time.Duration // consumer.assignment.interval.ms
 }
 
 // Client is who sends a request.

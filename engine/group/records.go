@@ -69,6 +69,9 @@ func (s *shard) replay(key, value []byte) error {
 		return s.replayOffset(key, value)
 	case keyGroupMetadata:
 		return s.replayClassic(key, value)
+	case keyConsumerMetadata, keyConsumerPartitionMetadata, keyConsumerMember, keyConsumerTargetMetadata,
+		keyConsumerTargetMember, keyConsumerCurrentAssignment, keyConsumerRegularExpression:
+		return s.replayConsumer(key, value)
 	default:
 		return fmt.Errorf("%w: %d", errUnknownRecord, kind)
 	}
