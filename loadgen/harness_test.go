@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/posthouse/posthouse/cmd/broker"
@@ -118,6 +119,7 @@ func runFor(t *testing.T, engine, address string, w Workload) *Outcome {
 // nothing: what a client costs by itself, and a broker that misbehaves at will.
 type fakeBroker struct {
 	partitions int
+	missing    bool // no topic exists
 	port       atomic.Int32
 	// produce, if set, is asked before a Produce request is answered, and gives
 	// the error code; it may sleep, which stalls everything.
@@ -234,6 +236,11 @@ func (f *fakeBroker) answer(req kmsg.Request) kmsg.Response {
 		for _, t := range req.Topics {
 			topic := kmsg.NewMetadataResponseTopic()
 			topic.Topic = t.Topic
+			if f.missing {
+				topic.ErrorCode = kerr.UnknownTopicOrPartition.Code
+				resp.Topics = append(resp.Topics, topic)
+				continue
+			}
 			for i := range f.partitions {
 				p := kmsg.NewMetadataResponseTopicPartition()
 				p.Partition, p.Leader = int32(i), 1

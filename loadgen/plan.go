@@ -3,9 +3,13 @@ package loadgen
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // topicNames are the workload's topics.
@@ -30,10 +34,12 @@ func (r *run) ensureTopics(ctx context.Context, c *control) (*cluster, error) {
 			return nil, err
 		}
 	}
-	if w.Create != "never" {
-		if err := c.createMissing(ctx, names, w); err != nil {
-			return nil, err
-		}
+	ensure := c.createMissing
+	if w.Create == "never" {
+		ensure = c.requireTopics
+	}
+	if err := ensure(ctx, names, w); err != nil {
+		return nil, err
 	}
 	if err := c.awaitTopics(ctx, names, topicState.led); err != nil {
 		return nil, err
@@ -45,6 +51,30 @@ func (r *run) ensureTopics(ctx context.Context, c *control) (*cluster, error) {
 // that will not come by itself is none: its error shows.
 func (t topicState) led() bool {
 	return t.err == nil && len(t.leaders) > 0 && !slices.Contains(t.leaders, -1)
+}
+
+// existPatience is how long a topic that must exist may be unknown: a broker may
+// hear of it a moment later than whoever has created it.
+const existPatience = time.Second
+
+// requireTopics fails unless all topics exist.
+func (c *control) requireTopics(ctx context.Context, names []string, w *Workload) error {
+	for deadline := time.Now().Add(existPatience); ; {
+		cl, err := c.metadata(ctx, names)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(names, func(name string) bool { return errors.Is(cl.topics[name].err, kerr.UnknownTopicOrPartition) })
+		if i < 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("topic %s does not exist at %s, and %s does not create it", names[i], c.address, w.Mode)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 func (c *control) createMissing(ctx context.Context, names []string, w *Workload) error {

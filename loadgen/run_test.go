@@ -505,3 +505,17 @@ func TestResult(t *testing.T) {
 		t.Errorf("the log has %d intervals: %v", len(intervals), err)
 	}
 }
+
+// TestMissingTopic checks that a topic that nobody creates is named soon.
+func TestMissingTopic(t *testing.T) {
+	address := startFake(t, netioEngine, &fakeBroker{missing: true})
+	w := short(ModeConsume, func(w *Workload) { w.Topic = "nowhere" })
+	begun := time.Now()
+	_, err := Run(within(t, 2*time.Minute), Options{Bootstrap: []string{address}, Workload: w})
+	if err == nil || !strings.Contains(err.Error(), "topic nowhere does not exist at "+address) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(begun); took > topicPatience {
+		t.Errorf("it took %v", took)
+	}
+}

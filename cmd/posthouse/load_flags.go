@@ -3,6 +3,7 @@ package main
 import (
 	"encoding"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,9 +16,11 @@ import (
 // the workload file, in the order of the table.
 type workloadFlag struct {
 	name, usage string
-	apply       func(w *loadgen.Workload, text string) error
-	show        func(w *loadgen.Workload) string
-	boolean     bool
+	// value is what the help calls the value, where the usage does not say.
+	value   string
+	apply   func(w *loadgen.Workload, text string) error
+	show    func(w *loadgen.Workload) string
+	boolean bool
 }
 
 // textField is the flag of a field that reads text.
@@ -26,8 +29,15 @@ func textField[T any, P interface {
 	encoding.TextUnmarshaler
 	fmt.Stringer
 }](name, usage string, field func(w *loadgen.Workload) *T) workloadFlag {
+	value := "text"
+	switch any(field(new(loadgen.Workload))).(type) {
+	case *loadgen.Duration:
+		value = "duration"
+	case *loadgen.Bytes:
+		value = "size"
+	}
 	return workloadFlag{
-		name: name, usage: usage,
+		name: name, usage: usage, value: value,
 		apply: func(w *loadgen.Workload, text string) error { return P(field(w)).UnmarshalText([]byte(text)) },
 		show:  func(w *loadgen.Workload) string { return P(field(w)).String() },
 	}
@@ -35,7 +45,7 @@ func textField[T any, P interface {
 
 func intField(name, usage string, field func(w *loadgen.Workload) *int) workloadFlag {
 	return workloadFlag{
-		name: name, usage: usage,
+		name: name, usage: usage, value: "n",
 		apply: func(w *loadgen.Workload, text string) (err error) {
 			*field(w), err = strconv.Atoi(text)
 			return numberError(text, err)
@@ -46,7 +56,7 @@ func intField(name, usage string, field func(w *loadgen.Workload) *int) workload
 
 func int64Field(name, usage string, field func(w *loadgen.Workload) *int64) workloadFlag {
 	return workloadFlag{
-		name: name, usage: usage,
+		name: name, usage: usage, value: "n",
 		apply: func(w *loadgen.Workload, text string) (err error) {
 			*field(w), err = strconv.ParseInt(text, 10, 64)
 			return numberError(text, err)
@@ -57,7 +67,7 @@ func int64Field(name, usage string, field func(w *loadgen.Workload) *int64) work
 
 func floatField(name, usage string, field func(w *loadgen.Workload) *float64) workloadFlag {
 	return workloadFlag{
-		name: name, usage: usage,
+		name: name, usage: usage, value: "share",
 		apply: func(w *loadgen.Workload, text string) (err error) {
 			*field(w), err = strconv.ParseFloat(text, 64)
 			return numberError(text, err)
@@ -68,7 +78,7 @@ func floatField(name, usage string, field func(w *loadgen.Workload) *float64) wo
 
 func stringField(name, usage string, field func(w *loadgen.Workload) *string) workloadFlag {
 	return workloadFlag{
-		name: name, usage: usage,
+		name: name, usage: usage, value: "text",
 		apply: func(w *loadgen.Workload, text string) error { *field(w) = text; return nil },
 		show:  func(w *loadgen.Workload) string { return *field(w) },
 	}
@@ -101,7 +111,7 @@ var commonFlags = []workloadFlag{
 	intField("topics", "how many topics", func(w *workload) *int { return &w.Topics }),
 	intField("partitions", "partitions of each topic that is created", func(w *workload) *int { return &w.Partitions }),
 	intField("replication", "replication factor of topics that are created; -1 is the broker's default", func(w *workload) *int { return &w.Replication }),
-	stringField("create", "create the topics: missing, fresh (deleted first) or never", func(w *workload) *string { return &w.Create }),
+	stringField("create", "`when` to create the topics: missing, fresh (deleted first) or never", func(w *workload) *string { return &w.Create }),
 	boolField("delete-after", "delete the topics at the end", func(w *workload) *bool { return &w.DeleteAfter }),
 	{name: "topic-config", usage: "`key=value,…` of topics that are created", apply: applyTopicConfigs, show: func(*workload) string { return "" }},
 	intField("consumers", "connections that consume", func(w *workload) *int { return &w.Consumers }),
@@ -112,14 +122,14 @@ var commonFlags = []workloadFlag{
 	textField("fetch-wait", "how long it waits for them", func(w *workload) *loadgen.Duration { return &w.Fetch.Wait }),
 	boolField("check-crc", "verify the checksum of every batch that is read", func(w *workload) *bool { return &w.Fetch.CheckCRC }),
 	textField("duration", "of the whole run", func(w *workload) *loadgen.Duration { return &w.Duration }),
-	textField("warmup", "part of it, at the begin, that is not counted", func(w *workload) *loadgen.Duration { return &w.Warmup }),
+	textField("warmup", "part of it, at the begin, that is not counted; by default no more than a quarter", func(w *workload) *loadgen.Duration { return &w.Warmup }),
 	int64Field("records", "end after that many records; 0 is no bound", func(w *workload) *int64 { return &w.Records }),
 	textField("drain", "how long to wait for answers at the end", func(w *workload) *loadgen.Duration { return &w.Drain }),
 }
 
 // consumeFlags are those of load consume.
 var consumeFlags = []workloadFlag{
-	stringField("from", "where to begin: earliest or latest", func(w *workload) *string { return &w.From }),
+	stringField("from", "`where` to begin: earliest or latest", func(w *workload) *string { return &w.From }),
 	boolField("rewind", "begin again at the start when all is read", func(w *workload) *bool { return &w.Rewind }),
 }
 
@@ -129,18 +139,18 @@ var produceFlags = []workloadFlag{
 	textField("record-size", "`bytes` of a value, or uniform:LOW-HIGH, normal:MEAN±DEVIATION, mix:SIZE@WEIGHT,…", func(w *workload) *loadgen.Sizes { return &w.Record }),
 	{name: "keys", usage: "`none`, uniform:COUNT or zipf:COUNT:SKEW", apply: applyKeys, show: showKeys},
 	intField("key-bytes", "length of a key", func(w *workload) *int { return &w.Keys.Bytes }),
-	stringField("compression", "none, gzip, snappy, lz4 or zstd", func(w *workload) *string { return &w.Compression }),
+	stringField("compression", "`codec`: none, gzip, snappy, lz4 or zstd", func(w *workload) *string { return &w.Compression }),
 	floatField("compressibility", "share of a value that compresses away, 0 to 1", func(w *workload) *float64 { return &w.Compressibility }),
-	textField("acks", "0, 1 or all", func(w *workload) *loadgen.Acks { return &w.Acks }),
+	textField("acks", "`acks`: 0, 1 or all", func(w *workload) *loadgen.Acks { return &w.Acks }),
 	boolField("idempotent", "idempotent producers", func(w *workload) *bool { return &w.Idempotent }),
 	intField("in-flight", "unanswered requests of one connection", func(w *workload) *int { return &w.InFlight }),
 	textField("linger", "how long a record waits for others", func(w *workload) *loadgen.Duration { return &w.Linger }),
 	textField("batch-bytes", "most bytes of a batch, header included", func(w *workload) *loadgen.Bytes { return &w.BatchBytes }),
 	intField("batch-records", "most records of a batch; 0 is no bound", func(w *workload) *int { return &w.BatchRecords }),
-	{name: "rate", usage: "records per second over all connections; 0 is as fast as answers come", apply: applyRate, show: showRate},
+	{name: "rate", value: "records/s", usage: "records per second over all connections; 0 is as fast as answers come", apply: applyRate, show: showRate},
 	{name: "poisson", usage: "random arrivals at the rate", apply: applyPoisson, show: func(*workload) string { return "false" }, boolean: true},
 	{name: "steps", usage: "rates one after the other, `RATE@TIME,…,RATE`", apply: applySteps, show: func(*workload) string { return "" }},
-	{name: "seed", usage: "of sizes, keys and random arrivals", apply: func(w *workload, text string) (err error) {
+	{name: "seed", value: "n", usage: "of sizes, keys and random arrivals", apply: func(w *workload, text string) (err error) {
 		w.Seed, err = strconv.ParseUint(text, 10, 64)
 		return numberError(text, err)
 	}, show: func(w *workload) string { return strconv.FormatUint(w.Seed, 10) }},
@@ -263,7 +273,7 @@ func (p *pending) Type() string {
 	if p.flag.boolean {
 		return "bool"
 	}
-	return "value"
+	return p.flag.value
 }
 
 // workloadFlags are the flags of one mode on one command line.
@@ -313,5 +323,15 @@ func (f *workloadFlags) workload() (loadgen.Workload, error) {
 			return w, fmt.Errorf("--%s: %w", p.flag.name, err)
 		}
 	}
+	f.fitWarmup(&w)
 	return w, w.Validate()
+}
+
+// fitWarmup makes the default warm-up a quarter of a run that is too short for
+// it.
+func (f *workloadFlags) fitWarmup(w *workload) {
+	asked := slices.ContainsFunc(f.pending, func(p *pending) bool { return p.flag.name == "warmup" && p.set })
+	if !asked && w.Warmup == loadgen.DefaultWorkload(f.mode).Warmup && w.Warmup >= w.Duration {
+		w.Warmup = w.Duration / 4
+	}
 }

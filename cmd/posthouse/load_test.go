@@ -150,3 +150,18 @@ func TestLoadScreen(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadShortRun checks that a run shorter than the default warm-up needs no
+// --warmup, while one that was asked for stands.
+func TestLoadShortRun(t *testing.T) {
+	w, err := parseLoad(loadgen.ModeProduce, "--duration", "2s")
+	if err != nil || w.Warmup != loadgen.Duration(500*time.Millisecond) {
+		t.Errorf("warm-up %v of %v: %v", w.Warmup, w.Duration, err)
+	}
+	if w, err = parseLoad(loadgen.ModeProduce, "--duration", "20s"); err != nil || w.Warmup != loadgen.DefaultWorkload(loadgen.ModeProduce).Warmup {
+		t.Errorf("warm-up %v of %v: %v", w.Warmup, w.Duration, err)
+	}
+	if _, err = parseLoad(loadgen.ModeProduce, "--duration", "2s", "--warmup", "5s"); err == nil || !strings.Contains(err.Error(), "warmup: 5s of a run of 2s leaves nothing to measure") {
+		t.Errorf("a warm-up that was asked for: %v", err)
+	}
+}

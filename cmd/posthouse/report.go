@@ -140,6 +140,10 @@ func writeReport(stdout io.Writer, flags reportFlags, paths []string) error {
 	if err := results.WriteFile(flags.out, text.Bytes()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "wrote %s: %d runs\n", flags.out, len(runs))
+	what := "runs"
+	if len(runs) == 1 {
+		what = "run"
+	}
+	_, err = fmt.Fprintf(stdout, "wrote %s: %d %s\n", flags.out, len(runs), what)
 	return err
 }
