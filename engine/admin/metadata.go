@@ -127,7 +127,10 @@ type answered struct {
 }
 
 // metadataTopics settles which topics are answered: each once, in the order of
-// the request. If any is asked for by id, only ids count.
+// the request. If any is asked for by id, only ids count. What is created on
+// demand is answered as it is then: Kafka says UNKNOWN_TOPIC_OR_PARTITION while
+// it creates, but here the answer has waited for the topic already, and a client
+// that takes the error for the present state (kafka-go's groups) would be wrong.
 func (h *Handlers) metadataTopics(ctx context.Context, im *meta.Image, req *kmsg.MetadataRequest, all bool) []answered {
 	if all {
 		out := make([]answered, len(im.Names))
@@ -175,9 +178,12 @@ func (h *Handlers) metadataTopics(ctx context.Context, im *meta.Image, req *kmsg
 	}
 	if create && len(missing) > 0 {
 		failed := h.autoCreate(ctx, missing)
+		made := h.Image()
 		for i := range out {
 			if code := failed[*out[i].name]; code != nil {
 				out[i].code = code
+			} else if made.Topics[*out[i].name] != nil {
+				out[i].code = nil
 			}
 		}
 	}
