@@ -18,7 +18,7 @@ BENCHCOUNT ?= 1
 HOT      := ./storage/record ./storage ./netio/wire ./netio ./replication ./engine
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint race fuzz bench bench-go bench-full bench-kafka limit e2e browser clean
+.PHONY: help build run test lint race fuzz bench bench-check bench-go bench-full bench-kafka limit e2e browser clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: build ## a short matrix beside Apache Kafka 4.4 and the limit, some ten m
 
 bench-full: build ## all workloads and contenders, some two hours
 	./$(BIN) bench --matrix full
+
+bench-check: build ## fail when a ratio to the limit is clearly worse than bench/ratios.json has it, some two minutes (root and a C compiler)
+	./$(BIN) bench --check --out bin/bench-check
 
 bench-kafka: build ## the first speed check: five lines beside Apache Kafka 4.4 (as root; needs java and Maven)
 	$(GO) run ./bench/speedcheck -bin $(BIN)

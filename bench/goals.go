@@ -159,15 +159,16 @@ func ReadRecorded(path string) (*Recorded, error) {
 	return r, nil
 }
 
-// checkTolerance is how much worse than the record a ratio may be beyond its
-// noise: machines differ, and shared ones more so.
+// checkTolerance is how much worse than the worst end of the recorded interval
+// all of a new one may be: machines differ, and shared ones more so.
 const checkTolerance = 0.15
 
 // Checked is a recorded ratio with what was measured now.
 type Checked struct {
 	RecordedRatio
 	Now results.Estimate
-	// Failed says that the whole interval is worse than the record allows.
+	// Failed says that all of the interval is worse than the record's worst end
+	// by more than the tolerance.
 	Failed bool
 }
 
@@ -202,9 +203,9 @@ func (r *Recorded) Check(runs []*results.Run) ([]Checked, error) {
 		}
 		c := Checked{RecordedRatio: was, Now: now[i].Estimate}
 		if now[i].Least > 0 { // more is better
-			c.Failed = c.Now.High < was.Ratio*(1-checkTolerance)
+			c.Failed = c.Now.High < min(was.Low, was.Ratio)*(1-checkTolerance)
 		} else {
-			c.Failed = c.Now.Low > was.Ratio*(1+checkTolerance)
+			c.Failed = c.Now.Low > max(was.High, was.Ratio)*(1+checkTolerance)
 		}
 		all = append(all, c)
 	}
@@ -212,4 +213,22 @@ func (r *Recorded) Check(runs []*results.Run) ([]Checked, error) {
 		return nil, errors.New("none of the recorded ratios was measured")
 	}
 	return all, nil
+}
+
+// Of is the record of some workloads only.
+func (r *Recorded) Of(workloads []string) *Recorded {
+	part := *r
+	part.Ratios = slices.DeleteFunc(slices.Clone(r.Ratios), func(ratio RecordedRatio) bool { return !slices.Contains(workloads, ratio.Workload) })
+	return &part
+}
+
+// Failing are the workloads of which a ratio failed, in order.
+func Failing(checked []Checked) []string {
+	var names []string
+	for _, c := range checked {
+		if c.Failed && !slices.Contains(names, c.Workload) {
+			names = append(names, c.Workload)
+		}
+	}
+	return names
 }

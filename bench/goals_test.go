@@ -84,9 +84,15 @@ func TestRecordAndCheck(t *testing.T) {
 				failed += one.Metric
 			}
 		}
+		if failing := Failing(checked); (len(failing) == 1) != (failed != "") || len(failing) == 1 && len(record.Of(failing).Ratios) != 2 {
+			t.Errorf("%s: failing %v", c.name, failing)
+		}
 		if failed != c.failed {
 			t.Errorf("%s: %q failed, want %q: %v", c.name, failed, c.failed, checked)
 		}
+	}
+	if ratios := record.Of([]string{"another"}).Ratios; len(ratios) != 0 || len(record.Ratios) != 2 {
+		t.Errorf("of another workload: %v", ratios)
 	}
 	if _, err := record.Check(limit); err == nil {
 		t.Error("a check without the subject passes")

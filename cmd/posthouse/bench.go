@@ -130,7 +130,49 @@ func runBench(ctx context.Context, flags *benchFlags, stdout, stderr io.Writer) 
 	if result == nil {
 		return runErr
 	}
-	return errors.Join(runErr, flags.conclude(stdout, stderr, result, baseline, recorded))
+	if err := errors.Join(runErr, flags.conclude(stdout, stderr, result, baseline)); err != nil || recorded == nil {
+		return err
+	}
+	return flags.checkRatios(ctx, opts, result, recorded, screen)
+}
+
+// checkRatios is an error where a ratio falls clearly behind what was recorded,
+// twice: on a shared machine any one measurement may meet a busy neighbour.
+func (f *benchFlags) checkRatios(ctx context.Context, opts *bench.Options, result *bench.Result, recorded *bench.Recorded, screen *benchScreen) error {
+	for again := false; ; again = true {
+		checked, err := recorded.Check(result.Runs)
+		for _, c := range checked {
+			screen.log("%v", c)
+		}
+		failing := bench.Failing(checked)
+		if err != nil || len(failing) == 0 {
+			return err
+		}
+		if again {
+			return worse(checked)
+		}
+		screen.log("measured once more: %s", strings.Join(failing, ", "))
+		recorded = recorded.Of(failing)
+		if opts.Workloads, err = bench.Select("", failing); err != nil {
+			return err
+		}
+		if opts.Contenders, err = f.newContenders(ctx, "check", screen); err != nil {
+			return err
+		}
+		if result, err = bench.Run(ctx, *opts); err != nil {
+			return err
+		}
+	}
+}
+
+func worse(checked []bench.Checked) error {
+	var failed []string
+	for _, c := range checked {
+		if c.Failed {
+			failed = append(failed, fmt.Sprintf("%s of %s in %s is %.2f × %s, recorded %.2f", c.Metric, c.Subject, c.Workload, c.Now.Ratio, c.Against, c.Ratio))
+		}
+	}
+	return fmt.Errorf("clearly worse than recorded: %s", strings.Join(failed, "; "))
 }
 
 // options turns flags into a session.
@@ -159,15 +201,7 @@ func (f *benchFlags) options(ctx context.Context, screen *benchScreen) (*bench.O
 			return nil, nil, fmt.Errorf("--check: %w (--record makes one)", err)
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	specs := f.contenders
-	if len(specs) == 0 {
-		specs = usable(ctx, defaults.contenders, screen)
-	}
-	contenders, err := bench.ParseContenders(specs, self)
+	contenders, err := f.newContenders(ctx, matrix, screen)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,6 +219,25 @@ func (f *benchFlags) options(ctx context.Context, screen *benchScreen) (*bench.O
 		opts.Measured = defaults.measured
 	}
 	return opts, recorded, nil
+}
+
+// newContenders are those that flags name or the matrix has, not started.
+func (f *benchFlags) newContenders(ctx context.Context, matrix string, screen *benchScreen) ([]*bench.Contender, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	specs := f.contenders
+	if len(specs) == 0 {
+		if matrix == "check" {
+			// Without the limit there is nothing to check.
+			if _, err := bench.LimitBinary(ctx); err != nil {
+				return nil, fmt.Errorf("--check holds Posthouse against the limit, a C program: %w", err)
+			}
+		}
+		specs = usable(ctx, benchDefaults[matrix].contenders, screen)
+	}
+	return bench.ParseContenders(specs, self)
 }
 
 // usable are the default contenders that can run here; the others are said to
@@ -237,9 +290,8 @@ func listWorkloads(w io.Writer) error {
 	return nil
 }
 
-// conclude shows what the runs came to, and is an error where they fall behind
-// what was recorded.
-func (f *benchFlags) conclude(stdout, stderr io.Writer, result *bench.Result, baseline []*results.Run, recorded *bench.Recorded) error {
+// conclude shows what the runs came to, and records their ratios on request.
+func (f *benchFlags) conclude(stdout, stderr io.Writer, result *bench.Result, baseline []*results.Run) error {
 	report := results.NewReport(result.Runs, baseline)
 	if f.asJSON {
 		encoder := json.NewEncoder(stdout)
@@ -271,21 +323,7 @@ func (f *benchFlags) conclude(stdout, stderr io.Writer, result *bench.Result, ba
 		}
 		return record.Write(f.ratios)
 	}
-	if recorded == nil {
-		return nil
-	}
-	checked, err := recorded.Check(result.Runs)
-	var failed []string
-	for _, c := range checked {
-		fmt.Fprintln(stderr, c)
-		if c.Failed {
-			failed = append(failed, fmt.Sprintf("%s of %s in %s is %.2f × %s, recorded %.2f", c.Metric, c.Subject, c.Workload, c.Now.Ratio, c.Against, c.Ratio))
-		}
-	}
-	if len(failed) > 0 {
-		err = errors.Join(err, fmt.Errorf("clearly worse than recorded: %s", strings.Join(failed, "; ")))
-	}
-	return err
+	return nil
 }
 
 // benchScreen shows lines, and on a terminal one that is written over.

@@ -24,7 +24,7 @@ func TestBenchRuns(t *testing.T) {
 		args = append([]string{"bench", "--no-prepare", "--contenders", contenders, "--workloads", "ping-pong,produce-1rec-64c", "--rounds", "1",
 			"--measured", "300ms", "--warmup", "100ms", "--dir", dir, "--out", filepath.Join(dir, "out"), "--ratios", ratios}, args...)
 		p := command(t, "posthouse", dir, nil, args...).launch(t)
-		code = p.exitCode(t, time.Minute)
+		code = p.exitCode(t, 3*time.Minute)
 		return p.out(), p.err(), code
 	}
 	stdout, stderr, code := bench("epoll,limit", "--record")
