@@ -132,6 +132,7 @@ func posthouseArgs(config BrokerConfig) []string {
 	args := []string{"serve",
 		"--override", "listeners=PLAINTEXT://" + config.Addr,
 		"--override", "log.dirs=" + config.Dir,
+		"--override", "http.listeners=",
 	}
 	for _, key := range slices.Sorted(maps.Keys(config.Overrides)) {
 		args = append(args, "--override", key+"="+config.Overrides[key])

@@ -62,6 +62,7 @@
 //	producerid.go     InitProducerId
 //	cold.go           requests that leave the loop
 //	errors.go         from errors to codes, messages and leader hints
+//	stats.go          what each loop counts, for metrics (engine/metrics)
 //
 // engine/admin holds the handlers of cold requests, engine/config Kafka's
 // configuration keys.

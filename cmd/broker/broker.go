@@ -20,11 +20,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/posthouse/posthouse/engine"
 	"github.com/posthouse/posthouse/engine/admin"
 	"github.com/posthouse/posthouse/engine/config"
+	"github.com/posthouse/posthouse/engine/metrics"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/replication"
 	"github.com/posthouse/posthouse/replication/controller"
@@ -85,11 +87,19 @@ type Broker struct {
 	engine     *engine.Engine
 	net        *netio.Server
 	effective  effectiveConfig
+	http       *httpServer
+	scraper    scraper
+	flushes    metrics.SharedHistogram
+	dirs       lately[[]storage.DirInfo]
+	loopStall  time.Duration // after which an event loop counts as stuck
 
 	listeners   []config.Listener // as advertised, ports known
 	stopLoading context.CancelFunc
 	loaded      chan struct{} // closed when every log was opened or failed
 	loadErr     error         // set before loaded is closed
+	loadDone    atomic.Int64  // logs open
+	loadTotal   atomic.Int64  // logs found; zero while they are looked for
+	stopping    atomic.Bool
 	tickStop    context.CancelFunc
 	tickDone    chan struct{}
 }
@@ -110,6 +120,7 @@ func Start(ctx context.Context, opts Options) (*Broker, error) {
 		workers:   NewWorkers(workersMax),
 		effective: effectiveConfig{static: opts.Config, logger: opts.Logger},
 		loaded:    make(chan struct{}),
+		loopStall: loopStall,
 	}
 	if err := b.start(ctx, opts); err != nil {
 		b.abandon()
@@ -138,7 +149,10 @@ func (b *Broker) start(ctx context.Context, opts Options) error {
 		return err
 	}
 	b.wire()
-	return b.startNetwork(ctx)
+	if err := b.startNetwork(ctx); err != nil {
+		return err
+	}
+	return b.startHTTP()
 }
 
 func (b *Broker) openStorage() (err error) {
@@ -157,7 +171,9 @@ func (b *Broker) openStorage() (err error) {
 		RecoveryThreads:        int(b.static.RecoveryThreadsPerDataDir),
 		DefaultLogConfig:       replication.NewTopicConfig(&b.static.TopicDefaults).Log,
 		ProducerIDExpirationMs: int64(b.static.ProducerIDExpirationMs),
+		OnFlush:                b.flushes.Observe,
 	})
+	b.dirs.ask = b.storage.Dirs
 	return err
 }
 
@@ -284,7 +300,15 @@ func (b *Broker) wire() {
 // is open.
 func (b *Broker) load(ctx context.Context, progress func(done, total int)) {
 	defer close(b.loaded)
-	b.loadErr = b.replicas.Start(ctx, b.controller.Image(), progress)
+	b.loadErr = b.replicas.Start(ctx, b.controller.Image(), func(done, total int) {
+		// Several goroutines tell: the count only rises.
+		for n := b.loadDone.Load(); int64(done) > n && !b.loadDone.CompareAndSwap(n, int64(done)); n = b.loadDone.Load() {
+		}
+		b.loadTotal.Store(int64(total))
+		if progress != nil {
+			progress(done, total)
+		}
+	})
 }
 
 func (b *Broker) startNetwork(ctx context.Context) error {
@@ -303,6 +327,7 @@ func (b *Broker) startNetwork(ctx context.Context) error {
 		SendBufferBytes:     int(c.SocketSendBufferBytes),
 		ReceiveBufferBytes:  int(c.SocketReceiveBufferBytes),
 		Workers:             b.workers,
+		Observer:            b.engine,
 		Logger:              b.logger,
 	}, b.engine)
 	if err != nil {
@@ -370,6 +395,8 @@ func (b *Broker) Listeners() string {
 // closed; it may be nil. An error means that the next start may have to
 // recover; so does an Err that is not nil.
 func (b *Broker) Stop(ctx context.Context, progress func(done, total int)) error {
+	b.stopping.Store(true)
+	defer b.http.stop()
 	b.stopLoading()
 	drain, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -397,6 +424,9 @@ func (b *Broker) Stop(ctx context.Context, progress func(done, total int)) error
 // abandon gives back what a failed start holds. Errors on this way say nothing
 // that the error of the start does not.
 func (b *Broker) abandon() {
+	if b.http != nil {
+		b.http.stop()
+	}
 	if b.net != nil {
 		b.net.Close()
 	}

@@ -57,7 +57,7 @@ func (l *lines) String() string {
 // key=value and win.
 func options(t *testing.T, dir string, overrides ...string) (Options, *lines) {
 	t.Helper()
-	properties := map[string]string{"log.dirs": dir, "listeners": "PLAINTEXT://127.0.0.1:0"}
+	properties := map[string]string{"log.dirs": dir, "listeners": "PLAINTEXT://127.0.0.1:0", "http.listeners": ""}
 	for _, o := range overrides {
 		key, value, _ := strings.Cut(o, "=")
 		properties[key] = value

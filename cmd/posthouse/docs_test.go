@@ -13,6 +13,7 @@ import (
 
 	"github.com/posthouse/posthouse/engine"
 	"github.com/posthouse/posthouse/engine/config"
+	"github.com/posthouse/posthouse/engine/metrics"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the generated parts of docs/ instead of comparing them")
@@ -34,6 +35,7 @@ func TestDocs(t *testing.T) {
 			"topic keys":          topicTable(false), "topic keys without effect": topicTable(true),
 		}},
 		{"../../docs/compatibility.md", map[string]string{"apis": apiTable()}},
+		{"../../docs/metrics.md", map[string]string{"metrics": metricTable()}},
 	} {
 		before, err := os.ReadFile(page.path)
 		if err != nil {
@@ -69,7 +71,7 @@ var (
 // TestDocsPointToFiles follows every path and link in the pages for people.
 func TestDocsPointToFiles(t *testing.T) {
 	root := "../.."
-	for _, page := range []string{"README.md", "docs/architecture.md", "docs/compatibility.md", "docs/configuration.md"} {
+	for _, page := range []string{"README.md", "docs/architecture.md", "docs/compatibility.md", "docs/configuration.md", "docs/metrics.md"} {
 		data, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +183,7 @@ func meaning(def *config.Definition) string {
 	if allowed := def.Allowed(); allowed != "" {
 		text += " Allowed: " + allowed + "."
 	}
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`).Replace(text)
+	return plain(text)
 }
 
 func apiTable() string {
@@ -197,6 +199,20 @@ func apiTable() string {
 		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", a.Key, a.Name, versions(a.Min, a.Max), versions(a.AdvertiseMin, a.Max), flexible)
 	}
 	return b.String()
+}
+
+func metricTable() string {
+	var b strings.Builder
+	b.WriteString("| metric | labels | kind, unit | meaning | look when |\n|---|---|---|---|---|\n")
+	for _, m := range metrics.All() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s, %s | %s | %s |\n", m.Name, strings.Join(m.Labels, ", "), m.Kind, m.Unit, plain(m.Help), plain(m.Alert))
+	}
+	return b.String()
+}
+
+// plain is text fit for a table.
+func plain(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`).Replace(text)
 }
 
 func versions(from, to int16) string {

@@ -26,7 +26,7 @@ var readyLine = regexp.MustCompile(`^posthouse ready node=(\d+) listeners=(\S+) 
 // serveCommand prepares `posthouse serve` in dir at a free port.
 func serveCommand(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
-	return command(t, "posthouse", dir, env, append([]string{"serve", "--override", "listeners=PLAINTEXT://127.0.0.1:0"}, args...)...)
+	return command(t, "posthouse", dir, env, append([]string{"serve", "--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", "http.listeners="}, args...)...)
 }
 
 // ready takes a ready line apart.

@@ -153,9 +153,9 @@ var (
 	LogDirOffline = define(Gauge, "kafka_log_logmanager_logdirectoryoffline", yesNo,
 		"Whether a log directory cannot be read.", "above 0", "logDirectory")
 	DiskFree = define(Gauge, "posthouse_log_dir_free_bytes", bytes,
-		"Room left in the file system of a log directory.", "below a tenth of posthouse_log_dir_size_bytes", "logDirectory")
+		"Room left in the file system of a log directory.", "below a tenth of posthouse_log_dir_size_bytes", "dir")
 	DiskSize = define(Gauge, "posthouse_log_dir_size_bytes", bytes,
-		"Size of the file system of a log directory.", "", "logDirectory")
+		"Size of the file system of a log directory.", "", "dir")
 	LogsLoading = define(Gauge, "posthouse_logs_loading", "logs",
 		"Logs that are still to be opened after the start.", "")
 )

@@ -36,7 +36,7 @@ func Start(t *testing.T, overrides ...string) (address, dir string, stop func())
 	t.Helper()
 	dir = t.TempDir()
 	properties := map[string]string{
-		"log.dirs": dir, "listeners": "PLAINTEXT://127.0.0.1:0",
+		"log.dirs": dir, "listeners": "PLAINTEXT://127.0.0.1:0", "http.listeners": "",
 		"offsets.topic.num.partitions": "3", "group.initial.rebalance.delay.ms": "0",
 	}
 	for _, o := range overrides {
