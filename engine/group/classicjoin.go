@@ -266,10 +266,7 @@ func (m *classicMember) current() []byte { return m.assignment }
 func (c *classicGroup) joined(m *classicMember, skip bool) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Generation = c.generation
-	resp.ProtocolType, resp.Protocol = &c.protocolKind, &c.protocolName
-	if !c.hasProtocol {
-		resp.Protocol = nil
-	}
+	resp.ProtocolType, resp.Protocol = c.protocol()
 	resp.LeaderID, resp.MemberID = c.leader, m.id
 	if m.id != c.leader {
 		return resp
@@ -282,6 +279,16 @@ func (c *classicGroup) joined(m *classicMember, skip bool) *kmsg.JoinGroupRespon
 		}
 	}
 	return resp
+}
+
+// protocol is the type and the name of the protocol, for an answer: it is encoded
+// when the group has gone on.
+func (c *classicGroup) protocol() (kind, name *string) {
+	copied := struct{ kind, name string }{c.protocolKind, c.protocolName}
+	if !c.hasProtocol {
+		return &copied.kind, nil
+	}
+	return &copied.kind, &copied.name
 }
 
 // answerJoin answers the JoinGroup that the member waits for, if any.

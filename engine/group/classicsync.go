@@ -107,7 +107,7 @@ func (c *classicGroup) assign(q *kmsg.SyncGroupRequest) {
 // assigned is a member's assignment in the current generation.
 func (c *classicGroup) assigned(m *classicMember) *kmsg.SyncGroupResponse {
 	resp := kmsg.NewPtrSyncGroupResponse()
-	resp.ProtocolType, resp.Protocol = &c.protocolKind, &c.protocolName
+	resp.ProtocolType, resp.Protocol = c.protocol()
 	resp.MemberAssignment = notNil(m.assignment)
 	return resp
 }

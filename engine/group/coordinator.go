@@ -123,7 +123,7 @@ func New(config Config) *Coordinator {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{config: config, start: config.Now()}
+	c := &Coordinator{config: config, start: config.Now(), image: config.Image()}
 	c.shards.Store(&map[int32]*shard{})
 	return c
 }

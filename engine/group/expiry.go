@@ -73,9 +73,6 @@ func (o *offset) expired(nowMs, fromMs int64, retention time.Duration) bool {
 func (c *Coordinator) ImageChanged(im *meta.Image) {
 	old := c.image
 	c.image = im
-	if old == nil {
-		return
-	}
 	var deleted []string
 	for _, name := range old.Names {
 		if t := im.Topics[name]; t == nil || t.ID != old.Topics[name].ID {

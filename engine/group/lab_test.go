@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/posthouse/posthouse/engine/group/assignor"
@@ -26,6 +28,44 @@ type lab struct {
 	im       *meta.Image
 	settings Settings
 	config   GroupConfig
+	mu       sync.Mutex // see publish
+}
+
+// publish makes what the test has done known to timers and loads: between them
+// and the test the bubble is the only order, which the race detector does not see.
+// It is called before the test sleeps or waits.
+func (l *lab) publish() {
+	l.mu.Lock()
+	l.mu.Unlock() //nolint:staticcheck // the edge is all that is wanted
+}
+
+// settle waits until nothing moves any more.
+func (l *lab) settle() {
+	l.publish()
+	synctest.Wait()
+}
+
+// sleep lets time pass.
+func (l *lab) sleep(d time.Duration) {
+	l.publish()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Submit implements Executor.
+func (l *lab) Submit(fn func()) {
+	go func() {
+		l.publish()
+		fn()
+	}()
+}
+
+// afterFunc is time.AfterFunc for a Coordinator.
+func (l *lab) afterFunc(d time.Duration, fn func()) Timer {
+	return time.AfterFunc(d, func() {
+		l.publish()
+		fn()
+	})
 }
 
 // memoryLog is the offsets topic's one partition.
@@ -71,10 +111,6 @@ func (l *memoryLog) Scan(_ context.Context, _ int32, _ record.LeaderEpoch, fn fu
 	return nil
 }
 
-type goExecutor struct{}
-
-func (goExecutor) Submit(fn func()) { go fn() }
-
 // newLab makes the topics of the given partition counts besides the offsets topic.
 func newLab(t testing.TB, topics map[string]int) *lab {
 	l := &lab{t: t, log: &memoryLog{}, im: meta.EmptyImage(), settings: Settings{
@@ -96,7 +132,7 @@ func newLab(t testing.TB, topics map[string]int) *lab {
 // start makes a coordinator, which loads the log.
 func (l *lab) start() {
 	l.c = New(Config{
-		NodeID: 1, Log: l.log, Executor: goExecutor{},
+		NodeID: 1, Log: l.log, Executor: l, AfterFunc: l.afterFunc,
 		Image:       func() *meta.Image { return l.im },
 		Settings:    func() *Settings { return &l.settings },
 		GroupConfig: func(string) GroupConfig { return l.config },

@@ -198,6 +198,7 @@ func (s *shard) load() {
 		if g.protocol != nil {
 			g.protocol.loaded()
 		}
+		s.drop(g) // if tombstones have left nothing
 	}
 	s.expiry.fire = s.expire
 	s.arm(&s.expiry, s.settings().ExpiryInterval)
