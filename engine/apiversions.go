@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"maps"
+
+	"github.com/posthouse/posthouse/engine/config"
 	"github.com/posthouse/posthouse/netio/wire"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,34 +24,25 @@ import (
 // apiVersionsKey is the API key of ApiVersions.
 const apiVersionsKey = wire.KeyApiVersions
 
-// supportedFeatures are the features of KIP-584 that this broker implements.
-// Clients switch protocol on what is finalized, so a feature is added with its
-// implementation and not before. metadata.version is Kafka 4.4's range, kept for
-// tools that read it as the release; kraft.version stands for a raft quorum of
-// which there is none, and is never finalized above 0.
-var supportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{
-	{Name: "metadata.version", MinVersion: 7, MaxVersion: 33},
-	{Name: "kraft.version", MinVersion: 0, MaxVersion: 1},
-}
-
-var finalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{
-	{Name: "metadata.version", MinVersionLevel: 33, MaxVersionLevel: 33},
-}
-
-// renderApiVersions returns the body of a successful answer in a version.
-func renderApiVersions(version int16) []byte {
+// renderApiVersions returns the body of a successful answer in a version, with
+// the feature levels that were set as of a revision. Clients switch protocol on
+// what is finalized; a feature at level 0 is not.
+func renderApiVersions(version int16, set map[string]int16, revision int64) []byte {
 	resp := kmsg.NewApiVersionsResponse()
 	resp.Version = version
 	for i := range apis {
 		resp.ApiKeys = append(resp.ApiKeys, apis[i].advertised())
 	}
-	for _, f := range supportedFeatures {
-		if version >= 4 || f.MinVersion > 0 {
-			resp.SupportedFeatures = append(resp.SupportedFeatures, f)
+	for i := range config.Features {
+		f := &config.Features[i]
+		if version >= 4 || f.Min > 0 {
+			resp.SupportedFeatures = append(resp.SupportedFeatures, kmsg.ApiVersionsResponseSupportedFeature{Name: f.Name, MinVersion: f.Min, MaxVersion: f.Max})
+		}
+		if level := f.In(set); level > 0 {
+			resp.FinalizedFeatures = append(resp.FinalizedFeatures, kmsg.ApiVersionsResponseFinalizedFeature{Name: f.Name, MinVersionLevel: level, MaxVersionLevel: level})
 		}
 	}
-	resp.FinalizedFeaturesEpoch = 0
-	resp.FinalizedFeatures = finalizedFeatures
+	resp.FinalizedFeaturesEpoch = revision
 	return resp.AppendTo(nil)
 }
 
@@ -70,26 +64,38 @@ func (a *API) advertised() kmsg.ApiVersionsResponseApiKey {
 	return k
 }
 
-// apiVersionsBodies are the answers, rendered once.
+// apiVersionsBodies are the answers, rendered once for the features of an image.
 type apiVersionsBodies struct {
-	ok          [][]byte // by version
-	invalid     [][]byte // INVALID_REQUEST, by version
-	misrouted   [][]byte // REBOOTSTRAP_REQUIRED, by version
-	unsupported []byte   // v0
+	features    map[string]int16 // that were set when ok was rendered
+	ok          [][]byte         // by version
+	invalid     [][]byte         // INVALID_REQUEST, by version
+	misrouted   [][]byte         // REBOOTSTRAP_REQUIRED, by version
+	unsupported []byte           // v0
 }
 
-func newApiVersionsBodies() *apiVersionsBodies {
-	b := &apiVersionsBodies{unsupported: renderApiVersionsError(0, kerr.UnsupportedVersion)}
+func newApiVersionsBodies(set map[string]int16, revision int64) *apiVersionsBodies {
+	b := &apiVersionsBodies{features: set, unsupported: renderApiVersionsError(0, kerr.UnsupportedVersion)}
 	for v := range lookupAPI(apiVersionsKey).Max + 1 {
-		b.ok = append(b.ok, renderApiVersions(v))
+		b.ok = append(b.ok, renderApiVersions(v, set, revision))
 		b.invalid = append(b.invalid, renderApiVersionsError(v, kerr.InvalidRequest))
 		b.misrouted = append(b.misrouted, renderApiVersionsError(v, kerr.RebootstrapRequired))
 	}
 	return b
 }
 
+// bodies returns the answers under the present features.
+func (e *Engine) bodies() *apiVersionsBodies {
+	im := e.image()
+	b := e.apiVersionsBodies.Load()
+	if b == nil || !maps.Equal(b.features, im.Features) {
+		b = newApiVersionsBodies(im.Features, int64(im.Revision))
+		e.apiVersionsBodies.Store(b)
+	}
+	return b
+}
+
 func (lp *loop) apiVersions(c *call) {
-	bodies := lp.engine.apiVersionsBodies
+	bodies := lp.engine.bodies()
 	v := c.header.Version
 	if v > c.api.Max || v < 0 {
 		c.replyBody(bodies.unsupported)

@@ -49,7 +49,7 @@ func TestTableIsConsistent(t *testing.T) {
 }
 
 func TestApiVersionsBodies(t *testing.T) {
-	b := newApiVersionsBodies()
+	b := newApiVersionsBodies(nil, 0)
 	for v := range int16(len(b.ok)) {
 		resp := kmsg.NewPtrApiVersionsResponse()
 		resp.Version = v
@@ -69,7 +69,7 @@ func TestApiVersionsBodies(t *testing.T) {
 				t.Errorf("v%d names %s with minimum 0", v, f.Name)
 			}
 		}
-		if want := map[bool]int{true: 2, false: 1}[v >= 4]; v >= 3 && len(resp.SupportedFeatures) != want {
+		if want := map[bool]int{true: 3, false: 1}[v >= 4]; v >= 3 && len(resp.SupportedFeatures) != want {
 			t.Errorf("v%d: %d supported features", v, len(resp.SupportedFeatures))
 		}
 		if v >= 3 && (len(resp.FinalizedFeatures) != 1 || resp.FinalizedFeaturesEpoch < 0) {

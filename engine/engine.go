@@ -53,7 +53,7 @@ type Config struct {
 type Engine struct {
 	config            Config
 	log               *slog.Logger
-	apiVersionsBodies *apiVersionsBodies
+	apiVersionsBodies atomic.Pointer[apiVersionsBodies] // nil until asked for
 	sessions          *sessionCache
 	producerIDs       producerIDs
 	checks            checkLane
@@ -77,11 +77,10 @@ func New(config Config) *Engine {
 		config.Logger = slog.Default()
 	}
 	e := &Engine{
-		config:            config,
-		log:               config.Logger,
-		apiVersionsBodies: newApiVersionsBodies(),
-		sessions:          newSessionCache(config.FetchSessionSlots),
-		checks:            newCheckLane(config.Workers),
+		config:   config,
+		log:      config.Logger,
+		sessions: newSessionCache(config.FetchSessionSlots),
+		checks:   newCheckLane(config.Workers),
 	}
 	e.producerIDs.allocate = config.AllocateProducerIDs
 	e.ctx, e.cancel = context.WithCancel(context.Background())

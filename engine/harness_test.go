@@ -91,7 +91,17 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 	must(err)
 	store, err := metalocal.Open("")
 	must(err)
-	brokerOf := func(*meta.Image) *config.Broker { return broker }
+	brokerOf := func(im *meta.Image) *config.Broker {
+		if len(im.BrokerDefaults) == 0 && len(im.BrokerConfigs[testNode]) == 0 {
+			return broker
+		}
+		dynamic, err := broker.WithDynamic(im.BrokerDefaults, im.BrokerConfigs[testNode])
+		if err != nil {
+			t.Error(err)
+			return broker
+		}
+		return dynamic
+	}
 	b.control = controller.New(controller.Config{Store: store, NodeID: testNode, Logger: logger, Clock: wallClock{}, Broker: brokerOf})
 	b.manager = replication.NewManager(replication.ManagerConfig{
 		Storage: logs, NodeID: testNode, Executor: workers, Clock: wallClock{}, Logger: logger, Broker: brokerOf, Epochs: b.control,
@@ -102,7 +112,7 @@ func startBroker(t testing.TB, o brokerOptions) *testBroker {
 		NodeID: testNode, Replicas: b.manager, Image: b.image, AllocateProducerIDs: b.control.AllocateProducerIDs,
 		Workers: workers, Logger: logger,
 		Admin: admin.New(admin.Config{
-			NodeID: testNode, Broker: func() *config.Broker { return broker }, Image: b.control.Image,
+			NodeID: testNode, Broker: func() *config.Broker { return brokerOf(b.control.Image()) }, Image: b.control.Image,
 			Controller: b.control, Replicas: b.manager, Logger: logger,
 		}),
 		FetchMaxBytes: broker.FetchMaxBytes, FetchSessionSlots: int(broker.FetchSessionCacheSlots),

@@ -87,9 +87,18 @@ func init() {
 		{Key: 35, Name: "DescribeLogDirs", Min: 1, Max: 5, Flexible: 2, AdvertiseMin: 1, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeLogDirs)},
 		{Key: 37, Name: "CreatePartitions", Min: 0, Max: 3, Flexible: 2, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).CreatePartitions)},
 		{Key: 42, Name: "DeleteGroups", Min: 0, Max: 3, Flexible: 2, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).DeleteGroups)},
+		{Key: 43, Name: "ElectLeaders", Min: 0, Max: 2, Flexible: 2, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).ElectLeaders)},
 		{Key: 44, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, Flexible: 1, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).IncrementalAlterConfigs)},
+		{Key: 45, Name: "AlterPartitionReassignments", Min: 0, Max: 1, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).AlterPartitionAssignments)},
+		{Key: 46, Name: "ListPartitionReassignments", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).ListPartitionReassignments)},
 		{Key: 47, Name: "OffsetDelete", Min: 0, Max: 0, Flexible: 1, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).OffsetDelete)},
+		{Key: 48, Name: "DescribeClientQuotas", Min: 0, Max: 1, Flexible: 1, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).DescribeClientQuotas)},
+		{Key: 49, Name: "AlterClientQuotas", Min: 0, Max: 1, Flexible: 1, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).AlterClientQuotas)},
+		{Key: 55, Name: "DescribeQuorum", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeQuorum)},
+		{Key: 57, Name: "UpdateFeatures", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).UpdateFeatures)},
 		{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeCluster)},
+		{Key: 61, Name: "DescribeProducers", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeProducers)},
+		{Key: 74, Name: "ListConfigResources", Min: 0, Max: 1, Flexible: 0, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).ListConfigResources)},
 		{Key: 75, Name: "DescribeTopicPartitions", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeTopicPartitions)},
 	}
 	for i := range apis {

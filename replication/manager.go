@@ -164,6 +164,28 @@ func (m *Manager) DeleteRecords(_ context.Context, tp record.TopicPartition, off
 	return p.DeleteRecords(offset)
 }
 
+// Producers lists the producers that a partition which this node leads
+// remembers. Worker context.
+func (m *Manager) Producers(tp record.TopicPartition) ([]meta.ProducerState, error) {
+	p := m.Get(tp)
+	if p == nil {
+		return nil, kerr.UnknownTopicOrPartition
+	}
+	v := p.view.Load()
+	if err := v.checkLeader(record.NoLeaderEpoch); err != nil {
+		return nil, err
+	}
+	known := v.log.Producers()
+	out := make([]meta.ProducerState, len(known))
+	for i, q := range known {
+		out[i] = meta.ProducerState{
+			ID: q.ProducerID, Epoch: q.Epoch, LastSequence: q.LastSequence, LastTimestamp: q.LastTimestamp,
+			CoordinatorEpoch: q.CoordinatorEpoch, TxnFirst: q.TxnFirstOffset,
+		}
+	}
+	return out, nil
+}
+
 // Recovered lists the partitions whose logs went through recovery because the
 // last stop was unclean, sorted.
 func (m *Manager) Recovered() []record.TopicPartition {

@@ -37,7 +37,7 @@ const (
 
 // AlterConfigs serves v0–v2: replaces all overrides of topics and all dynamic
 // configs of brokers by those given (deprecated by KIP-339, still sent).
-func (h *Handlers) AlterConfigs(ctx context.Context, req *kmsg.AlterConfigsRequest, _ Client) *kmsg.AlterConfigsResponse {
+func (h *Handlers) AlterConfigs(ctx context.Context, req *kmsg.AlterConfigsRequest, cl Client) *kmsg.AlterConfigsResponse {
 	resp := kmsg.NewPtrAlterConfigsResponse()
 	resp.Version = req.Version
 	changes := make([]change, len(req.Resources))
@@ -48,7 +48,7 @@ func (h *Handlers) AlterConfigs(ctx context.Context, req *kmsg.AlterConfigsReque
 			changes[i].entries = append(changes[i].entries, changedKey{c.Name, opSet, c.Value})
 		}
 	}
-	for i, err := range h.alterAll(ctx, changes, req.ValidateOnly) {
+	for i, err := range h.alterAll(ctx, cl, changes, req.ValidateOnly) {
 		out := kmsg.NewAlterConfigsResponseResource()
 		out.ResourceType, out.ResourceName = changes[i].kind, changes[i].name
 		out.ErrorCode, out.ErrorMessage = h.answer("AlterConfigs", err)
@@ -61,7 +61,7 @@ func (h *Handlers) AlterConfigs(ctx context.Context, req *kmsg.AlterConfigsReque
 // subtracts from those that are lists (KIP-339). A resource changes whole or not
 // at all; resources are independent. Keys of a broker that cannot be changed at
 // run time are refused.
-func (h *Handlers) IncrementalAlterConfigs(ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest, _ Client) *kmsg.IncrementalAlterConfigsResponse {
+func (h *Handlers) IncrementalAlterConfigs(ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest, cl Client) *kmsg.IncrementalAlterConfigsResponse {
 	resp := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	resp.Version = req.Version
 	changes := make([]change, len(req.Resources))
@@ -72,7 +72,7 @@ func (h *Handlers) IncrementalAlterConfigs(ctx context.Context, req *kmsg.Increm
 			changes[i].entries = append(changes[i].entries, changedKey{c.Name, c.Op, c.Value})
 		}
 	}
-	for i, err := range h.alterAll(ctx, changes, req.ValidateOnly) {
+	for i, err := range h.alterAll(ctx, cl, changes, req.ValidateOnly) {
 		out := kmsg.NewIncrementalAlterConfigsResponseResource()
 		out.ResourceType, out.ResourceName = changes[i].kind, changes[i].name
 		out.ErrorCode, out.ErrorMessage = h.answer("IncrementalAlterConfigs", err)
@@ -89,7 +89,7 @@ type resource struct {
 
 // alterAll carries out the changes of a request and returns one error each. A
 // resource that appears twice is refused wherever it does.
-func (h *Handlers) alterAll(ctx context.Context, changes []change, validateOnly bool) []error {
+func (h *Handlers) alterAll(ctx context.Context, cl Client, changes []change, validateOnly bool) []error {
 	counts := make(map[resource]int, len(changes))
 	for i := range changes {
 		counts[resource{changes[i].kind, changes[i].name}]++
@@ -102,7 +102,7 @@ func (h *Handlers) alterAll(ctx context.Context, changes []change, validateOnly 
 			continue
 		}
 		if errs[i] = c.check(); errs[i] == nil {
-			errs[i] = h.alter(ctx, c, validateOnly)
+			errs[i] = h.alter(ctx, cl, c, validateOnly)
 		}
 	}
 	return errs
@@ -128,33 +128,78 @@ func (c *change) check() error {
 }
 
 // alter carries out one change.
-func (h *Handlers) alter(ctx context.Context, c *change, validateOnly bool) error {
+func (h *Handlers) alter(ctx context.Context, cl Client, c *change, validateOnly bool) error {
 	h.altering.Lock()
 	defer h.altering.Unlock()
 	switch {
 	case c.kind == topicResource:
-		return h.alterTopic(ctx, c, validateOnly)
+		return h.alterTopic(ctx, cl, c, validateOnly)
 	case c.kind == brokerResource:
-		return h.alterBroker(ctx, c, validateOnly)
+		return h.alterBroker(ctx, cl, c, validateOnly)
+	case c.kind == groupResource:
+		return h.alterGroup(ctx, cl, c, validateOnly)
 	case c.kind == loggerResource && c.incremental:
-		return fail(kerr.InvalidRequest, "Log levels cannot be changed while the broker runs")
-	case unsupportedResources[c.kind] != "":
-		return fail(kerr.InvalidRequest, "Unsupported resource type: %s", unsupportedResources[c.kind])
+		return h.alterLoggers(cl, c, validateOnly)
+	case c.kind == clientMetricsResource:
+		return fail(kerr.InvalidRequest, "Unsupported resource type: CLIENT_METRICS")
 	}
 	return fail(kerr.InvalidRequest, "Unknown resource type %d", int8(c.kind))
 }
 
+// configsChanged logs the difference between two sets of values of a resource.
+func (h *Handlers) configsChanged(cl Client, resource string, current, set map[string]string, remove []string, define func(string) *config.Definition) {
+	hide := func(key string, value any) any {
+		if def := define(key); value != nil && (def == nil || def.Sensitive()) {
+			return "[hidden]"
+		}
+		return value
+	}
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		h.changed(cl, resource, key, hide(key, shown(current, key)), hide(key, set[key]))
+	}
+	for _, key := range remove {
+		h.changed(cl, resource, key, hide(key, shown(current, key)), nil)
+	}
+}
+
+// alterGroup changes the configs of a group, which need not exist.
+func (h *Handlers) alterGroup(ctx context.Context, cl Client, c *change, validateOnly bool) error {
+	if c.name == "" {
+		return fail(kerr.InvalidRequest, "Default group resources are not allowed.")
+	}
+	current := h.Image().GroupConfigs[c.name]
+	next, err := c.apply(current, config.GroupDefinition, notList)
+	if err != nil {
+		return err
+	}
+	if err := h.Broker().CheckGroup(next); err != nil {
+		return err
+	}
+	set, remove := difference(current, next)
+	if validateOnly || len(set) == 0 && len(remove) == 0 {
+		return nil
+	}
+	if err := h.Controller.AlterGroupConfigs(ctx, c.name, set, remove); err != nil {
+		return err
+	}
+	h.configsChanged(cl, "group "+c.name, current, set, remove, config.GroupDefinition)
+	return nil
+}
+
+// notList refuses to append to or subtract from what is no list.
+func notList(op, key string, _ bool) error {
+	return fail(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", op, key)
+}
+
 // alterTopic checks in Kafka's order: the operations, the name, the resulting
 // values, and only then whether there is such a topic.
-func (h *Handlers) alterTopic(ctx context.Context, c *change, validateOnly bool) error {
+func (h *Handlers) alterTopic(ctx context.Context, cl Client, c *change, validateOnly bool) error {
 	t := h.Image().Topics[c.name]
 	var current map[string]string
 	if t != nil {
 		current = t.Configs
 	}
-	next, err := c.apply(current, config.TopicDefinition, func(op string, key string, _ bool) error {
-		return fail(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", op, key)
-	})
+	next, err := c.apply(current, config.TopicDefinition, notList)
 	switch {
 	case err != nil:
 		return err
@@ -176,7 +221,11 @@ func (h *Handlers) alterTopic(ctx context.Context, c *change, validateOnly bool)
 	if validateOnly || len(set) == 0 && len(remove) == 0 {
 		return nil
 	}
-	return h.Controller.AlterTopicConfigs(ctx, c.name, set, remove)
+	if err := h.Controller.AlterTopicConfigs(ctx, c.name, set, remove); err != nil {
+		return err
+	}
+	h.configsChanged(cl, "topic "+c.name, current, set, remove, config.TopicDefinition)
+	return nil
 }
 
 // allBrokers stands for the dynamic configs of every broker.
@@ -185,7 +234,7 @@ const allBrokers int32 = -1
 // alterBroker changes this broker's dynamic configs, or with an empty name those
 // of all. Kafka answers values that are not allowed with INVALID_REQUEST here
 // (KAFKA-13609).
-func (h *Handlers) alterBroker(ctx context.Context, c *change, validateOnly bool) error {
+func (h *Handlers) alterBroker(ctx context.Context, cl Client, c *change, validateOnly bool) error {
 	im, id := h.Image(), allBrokers
 	current := im.BrokerDefaults
 	if c.name != "" {
@@ -224,7 +273,15 @@ func (h *Handlers) alterBroker(ctx context.Context, c *change, validateOnly bool
 	if validateOnly || len(set) == 0 && len(remove) == 0 {
 		return nil
 	}
-	return h.Controller.AlterBrokerConfigs(ctx, id, set, remove)
+	if err := h.Controller.AlterBrokerConfigs(ctx, id, set, remove); err != nil {
+		return err
+	}
+	resource := "all brokers"
+	if id != allBrokers {
+		resource = "broker " + c.name
+	}
+	h.configsChanged(cl, resource, current, set, remove, config.BrokerDefinition)
+	return nil
 }
 
 // checkDynamic refuses keys that need a restart, values that are not allowed

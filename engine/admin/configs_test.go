@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -80,7 +79,7 @@ func TestDescribeConfigs(t *testing.T) {
 			"message.max.bytes=44 3/3 [message.max.bytes=44 3]",
 			"other.plugin.key=<null> 3/0 read-only sensitive [other.plugin.key=<null> 3]",
 		}},
-		{describe(loggerResource, "1"), []string{"root=ERROR 6/0 read-only"}},
+		{describe(loggerResource, "1"), []string{"root=INFO 6/0"}},
 	}
 	for _, tt := range tests {
 		tt.req.IncludeSynonyms = true
@@ -142,7 +141,7 @@ func TestDescribeConfigsErrors(t *testing.T) {
 		{loggerResource, "", "42 Broker id must not be empty"},
 		{loggerResource, "9", "42 Unexpected broker id, expected 1 but received 9"},
 		{loggerResource, "x", "42 Broker id must be an integer, but it is: x"},
-		{groupResource, "g", "42 Unsupported resource type: GROUP"},
+		{groupResource, "", "42 Group name must not be empty"},
 		{clientMetricsResource, "m", "42 Unsupported resource type: CLIENT_METRICS"},
 	} {
 		resp := c.DescribeConfigs(context.Background(), describe(tt.kind, tt.name), client)
@@ -159,7 +158,7 @@ func TestDescribeConfigsErrors(t *testing.T) {
 		}
 	}
 	for level, want := range map[slog.Level]string{slog.LevelDebug: "DEBUG", slog.LevelInfo: "INFO", slog.LevelWarn: "WARN", slog.LevelError: "ERROR"} {
-		c.Logger = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level}))
+		c.LogLevel.Set(level)
 		if got := c.logLevel(); got != want {
 			t.Errorf("log level %s, want %s", got, want)
 		}
@@ -250,8 +249,17 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 		{brokerResource, "1", "foo~=2", "42 Unknown operations type 9", ""},
 		{brokerResource, "9", "log.cleaner.threads=2", "42 Unexpected broker id, expected 1, but received 9", ""},
 		{brokerResource, "x", "log.cleaner.threads=2", "42 Node id must be an integer, but it is: x", ""},
-		{loggerResource, "1", "root=INFO", "42 Log levels cannot be changed while the broker runs", ""},
-		{groupResource, "g", "consumer.session.timeout.ms=1", "42 Unsupported resource type: GROUP", ""},
+		{loggerResource, "1", "root=DEBUG", "0 <null>", ""},
+		{loggerResource, "1", "root=LOUD", "40 Cannot set the log level of root to LOUD as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN", ""},
+		{loggerResource, "1", "other=INFO", "40 Logger other does not exist!", ""},
+		{loggerResource, "1", "root!", "42 Removing the log level of the root logger is not allowed", ""},
+		{loggerResource, "1", "root+=INFO", "42 APPEND operation is not allowed for the BROKER_LOGGER resource", ""},
+		{loggerResource, "2", "root=INFO", "42 Unexpected node id. Expected 1, but received 2", ""},
+		{loggerResource, "x", "root=INFO", "42 Node id must be an integer, but it is: x", ""},
+		{groupResource, "g", "consumer.session.timeout.ms=1", "40 consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.", ""},
+		{groupResource, "g", "consumer.session.timeout.ms=50000", "0 <null>", "alter group g map[consumer.session.timeout.ms:50000] []"},
+		{groupResource, "", "consumer.session.timeout.ms=50000", "42 Default group resources are not allowed.", ""},
+		{groupResource, "g", "consumer.session.timeout.ms+=50000", "40 Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.", ""},
 		{clientMetricsResource, "m", "interval.ms=1", "42 Unsupported resource type: CLIENT_METRICS", ""},
 		{99, "x", "a=b", "42 Unknown resource type 99", ""},
 	}

@@ -13,10 +13,10 @@ import (
 // or id that appears twice is refused, as is a name beside its own id
 // (ControllerApis.deleteTopics). Directories are renamed at once; their files
 // go after file.delete.delay.ms.
-func (h *Handlers) DeleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest, _ Client) *kmsg.DeleteTopicsResponse {
+func (h *Handlers) DeleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest, cl Client) *kmsg.DeleteTopicsResponse {
 	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
-	d := deletion{h: h, im: h.Image(), resp: kmsg.NewPtrDeleteTopicsResponse(), byName: map[string]int{}, byID: map[record.TopicID]int{}, answered: map[any]bool{}}
+	d := deletion{h: h, client: cl, im: h.Image(), resp: kmsg.NewPtrDeleteTopicsResponse(), byName: map[string]int{}, byID: map[record.TopicID]int{}, answered: map[any]bool{}}
 	d.resp.Version = req.Version
 	topics := req.Topics
 	if req.Version < 6 {
@@ -60,6 +60,7 @@ func (h *Handlers) DeleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReque
 // deletion sorts the topics of one request into answers and work.
 type deletion struct {
 	h      *Handlers
+	client Client
 	im     *meta.Image
 	resp   *kmsg.DeleteTopicsResponse
 	byName map[string]int         // how often each name is in the request without an id
@@ -120,8 +121,12 @@ func (d *deletion) takeName(name *string) {
 	}
 }
 
-// remove leaves a topic to the controller.
+// remove leaves a topic to the controller, unless the client's quota is used up.
 func (d *deletion) remove(t *meta.Topic) {
+	if q := d.client.Mutations; q != nil && !q.Take(len(t.Partitions), d.client.Version >= deleteTopicsStrict) {
+		d.add(&t.Name, t.ID, errThrottled)
+		return
+	}
 	d.add(&t.Name, t.ID, nil)
 	d.ids = append(d.ids, t.ID)
 	d.slots = append(d.slots, len(d.resp.Topics)-1)

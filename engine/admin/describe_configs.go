@@ -2,7 +2,7 @@ package admin
 
 import (
 	"context"
-	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -20,12 +20,13 @@ const (
 	groupResource         = kmsg.ConfigResourceTypeGroupConfig
 )
 
-// unsupportedResources are known to Kafka and not yet to this broker.
-var unsupportedResources = map[kmsg.ConfigResourceType]string{clientMetricsResource: "CLIENT_METRICS", groupResource: "GROUP"}
-
 // known reports whether Kafka knows a type of resource.
 func known(t kmsg.ConfigResourceType) bool {
-	return t == topicResource || t == brokerResource || t == loggerResource || unsupportedResources[t] != ""
+	switch t {
+	case topicResource, brokerResource, loggerResource, clientMetricsResource, groupResource:
+		return true
+	}
+	return false
 }
 
 // repeatsMax bounds the resources that a request may name more than once: an
@@ -95,16 +96,29 @@ func (h *Handlers) describeResource(broker *config.Broker, r *kmsg.DescribeConfi
 		}
 		return broker.Describe(), nil
 	case loggerResource:
+		return h.describeLoggers(r.ResourceName)
+	case groupResource:
 		if r.ResourceName == "" {
-			return nil, fail(kerr.InvalidRequest, "Broker id must not be empty")
+			return nil, fail(kerr.InvalidRequest, "Group name must not be empty")
 		}
-		if err := h.thisBroker(r.ResourceName, "Unexpected broker id, expected %d but received %s"); err != nil {
-			return nil, err
-		}
-		level := h.logLevel()
-		return []config.Entry{{Name: rootLogger, Value: &level, Source: config.Source(kmsg.ConfigSourceDynamicBrokerLoggerConfig), ReadOnly: true}}, nil
+		return broker.DescribeGroup(h.Image().GroupConfigs[r.ResourceName]), nil
 	}
-	return nil, fail(kerr.InvalidRequest, "Unsupported resource type: %s", unsupportedResources[r.ResourceType])
+	return nil, fail(kerr.InvalidRequest, "Unsupported resource type: CLIENT_METRICS")
+}
+
+// resources lists the names that have configs of a type.
+func (h *Handlers) resources(im *meta.Image, kind kmsg.ConfigResourceType) (names []string) {
+	switch kind {
+	case topicResource:
+		return im.Names
+	case groupResource:
+		return slices.Sorted(maps.Keys(im.GroupConfigs))
+	case brokerResource, loggerResource:
+		for i := range im.Brokers {
+			names = append(names, strconv.Itoa(int(im.Brokers[i].ID)))
+		}
+	}
+	return names
 }
 
 // thisBroker checks that a resource's name is this broker's id.
@@ -117,19 +131,6 @@ func (h *Handlers) thisBroker(name, unexpected string) error {
 		return fail(kerr.InvalidRequest, unexpected, h.NodeID, name)
 	}
 	return nil
-}
-
-// rootLogger is the only logger there is.
-const rootLogger = "root"
-
-// logLevel names the level of the log in Kafka's words.
-func (h *Handlers) logLevel() string {
-	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
-		if h.Logger.Enabled(context.Background(), l) {
-			return l.String()
-		}
-	}
-	return slog.LevelError.String()
 }
 
 // renderEntry renders one config of a resource.

@@ -104,16 +104,19 @@ func text(code *kerr.Error) *string {
 // kafkaTexts are the default messages of Errors.java for the codes that these
 // handlers give without a text of their own.
 var kafkaTexts = map[int16]string{
-	kerr.UnknownServerError.Code:      "The server experienced an unexpected error when processing the request.",
-	kerr.UnknownTopicOrPartition.Code: "This server does not host this topic-partition.",
-	kerr.RequestTimedOut.Code:         "The request timed out.",
-	kerr.InvalidTopicException.Code:   "The request attempted to perform an operation on an invalid topic.",
-	kerr.TopicAlreadyExists.Code:      "Topic with this name already exists.",
-	kerr.NotController.Code:           "This is not the correct controller for this cluster.",
-	kerr.InvalidRequest.Code:          malformed,
-	kerr.TopicDeletionDisabled.Code:   "Topic deletion is disabled.",
-	kerr.UnknownTopicID.Code:          "This server does not host this topic ID.",
-	kerr.KafkaStorageError.Code:       "Disk error when trying to access log file on the disk.",
+	kerr.UnknownServerError.Code:          "The server experienced an unexpected error when processing the request.",
+	kerr.UnknownTopicOrPartition.Code:     "This server does not host this topic-partition.",
+	kerr.RequestTimedOut.Code:             "The request timed out.",
+	kerr.InvalidTopicException.Code:       "The request attempted to perform an operation on an invalid topic.",
+	kerr.TopicAlreadyExists.Code:          "Topic with this name already exists.",
+	kerr.NotController.Code:               "This is not the correct controller for this cluster.",
+	kerr.InvalidRequest.Code:              malformed,
+	kerr.TopicDeletionDisabled.Code:       "Topic deletion is disabled.",
+	kerr.UnknownTopicID.Code:              "This server does not host this topic ID.",
+	kerr.ElectionNotNeeded.Code:           "Leader election not needed for topic partition.",
+	kerr.PreferredLeaderNotAvailable.Code: "The preferred leader was not available.",
+	kerr.EligibleLeadersNotAvailable.Code: "Eligible topic partition leaders are not available.",
+	kerr.KafkaStorageError.Code:           "Disk error when trying to access log file on the disk.",
 }
 
 const malformed = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."

@@ -188,6 +188,46 @@ func (c *cluster) DeleteRecords(_ context.Context, tp record.TopicPartition, off
 	return c.low[tp], c.failing
 }
 
+func (c *cluster) AlterGroupConfigs(_ context.Context, group string, set map[string]string, remove []string) error {
+	c.called("alter group %s %v %v", group, set, remove)
+	c.change(func(im *meta.Image) {
+		im.GroupConfigs = maps.Clone(im.GroupConfigs)
+		im.GroupConfigs[group] = merged(im.GroupConfigs[group], set, remove)
+	})
+	return c.failing
+}
+
+func (c *cluster) AlterQuotas(_ context.Context, alterations []meta.QuotaAlteration) error {
+	c.change(func(im *meta.Image) {
+		im.Quotas = maps.Clone(im.Quotas)
+		for _, a := range alterations {
+			c.called("quota of %s %v %v", a.Entity, a.Set, a.Remove)
+			next := maps.Clone(im.Quotas[a.Entity])
+			if next == nil {
+				next = map[string]float64{}
+			}
+			maps.Copy(next, a.Set)
+			for _, key := range a.Remove {
+				delete(next, key)
+			}
+			if im.Quotas[a.Entity] = next; len(next) == 0 {
+				delete(im.Quotas, a.Entity)
+			}
+		}
+	})
+	return c.failing
+}
+
+func (c *cluster) UpdateFeatures(_ context.Context, levels map[string]int16) error {
+	c.called("features %v", levels)
+	c.change(func(im *meta.Image) { im.Features = levels })
+	return c.failing
+}
+
+func (c *cluster) Producers(tp record.TopicPartition) ([]meta.ProducerState, error) {
+	return []meta.ProducerState{{ID: 7, Epoch: 2, LastSequence: 5, LastTimestamp: 99, CoordinatorEpoch: -1, TxnFirst: record.Offset(tp.Partition)}}, c.failing
+}
+
 func (c *cluster) LogDirs() []meta.LogDir { return c.dirs }
 
 func (c *cluster) WaitReady(ctx context.Context, topic string) error {

@@ -18,6 +18,18 @@ type Client struct {
 	Listener string // name of the listener the connection came in by
 	Version  int16  // of the request
 	Peer     netip.AddrPort
+	// Mutations is the client's quota of partitions to create and delete; nil is
+	// no limit.
+	Mutations Mutations
+}
+
+// Mutations is a controller mutation quota as one request meets it (KIP-599).
+type Mutations interface {
+	// Take records that n partitions are to be created or deleted. A strict
+	// quota answers false, once it is exhausted: THROTTLING_QUOTA_EXCEEDED.
+	Take(n int, strict bool) bool
+	// ThrottleMs is for how long the client is to be left alone.
+	ThrottleMs() int64
 }
 
 // Controller changes the cluster's metadata; replication/controller's does. An
@@ -36,6 +48,12 @@ type Controller interface {
 	// AlterBrokerConfigs does so for the dynamic configs of a broker, or with
 	// broker -1 for those of all.
 	AlterBrokerConfigs(ctx context.Context, broker int32, set map[string]string, remove []string) error
+	// AlterGroupConfigs does so for the configs of a group, which need not exist.
+	AlterGroupConfigs(ctx context.Context, group string, set map[string]string, remove []string) error
+	// AlterQuotas applies alterations of client quotas, all or none.
+	AlterQuotas(ctx context.Context, alterations []meta.QuotaAlteration) error
+	// UpdateFeatures sets feature levels, all or none.
+	UpdateFeatures(ctx context.Context, levels map[string]int16) error
 }
 
 // Replicas is what handlers ask of this node's partitions; replication's
@@ -46,11 +64,14 @@ type Replicas interface {
 	DeleteRecords(ctx context.Context, tp record.TopicPartition, offset record.Offset) (record.Offset, error)
 	// LogDirs returns the log directories and the replicas in them.
 	LogDirs() []meta.LogDir
+	// Producers lists the producers that a partition remembers, by id.
+	Producers(tp record.TopicPartition) ([]meta.ProducerState, error)
 	// WaitReady waits until no replica of the topic is being opened here.
 	WaitReady(ctx context.Context, topic string) error
 }
 
-// Config is what the handlers work with. All fields but Logger are needed.
+// Config is what the handlers work with. All fields but Logger and LogLevel are
+// needed.
 type Config struct {
 	NodeID     int32
 	Broker     func() *config.Broker // effective: with the image's dynamic configs applied
@@ -58,6 +79,9 @@ type Config struct {
 	Controller Controller
 	Replicas   Replicas
 	Logger     *slog.Logger
+	// LogLevel is the level of the log, to be changed by clients. Default: one
+	// of its own, which nobody reads.
+	LogLevel *slog.LevelVar
 }
 
 // Handlers answers the requests. It is safe for concurrent use.
@@ -94,5 +118,25 @@ func New(c Config) *Handlers {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.LogLevel == nil {
+		c.LogLevel = new(slog.LevelVar)
+	}
 	return &Handlers{Config: c}
+}
+
+// hostWait bounds the look-up of a host that a quota names.
+const hostWait = 2 * time.Second
+
+// changed logs what a client has changed: of which resource which key, and what
+// it was and is.
+func (h *Handlers) changed(cl Client, resource, key string, from, to any) {
+	h.Logger.Info("changed by a client", "resource", resource, "key", key, "from", from, "to", to, "client", cl.ClientID, "peer", cl.Peer.String())
+}
+
+// shown is a value for the log; nil where there is none.
+func shown[V any](values map[string]V, key string) any {
+	if v, ok := values[key]; ok {
+		return v
+	}
+	return nil
 }

@@ -29,7 +29,7 @@ func withTimeout(ctx context.Context, ms int32) (context.Context, context.Cancel
 // (KIP-464), validateOnly, and from v5 the configs, partitions and replicas of
 // what was made (KIP-525). A name that appears twice is refused and answered
 // once, after the others, as in Kafka (ControllerApis.createTopics).
-func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsRequest, _ Client) *kmsg.CreateTopicsResponse {
+func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsRequest, cl Client) *kmsg.CreateTopicsResponse {
 	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
 	resp := kmsg.NewPtrCreateTopicsResponse()
@@ -68,7 +68,7 @@ func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 	}
 	if len(specs) > 0 {
 		var made []string
-		for i, result := range h.Controller.CreateTopics(ctx, specs, req.ValidateOnly) {
+		for i, result := range h.createTopics(ctx, cl, specs, req.ValidateOnly) {
 			h.createdTopic(&resp.Topics[slots[i]], specs[i], result)
 			if result.Err == nil && !req.ValidateOnly {
 				made = append(made, specs[i].Name)
@@ -84,6 +84,66 @@ func (h *Handlers) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 		}
 	}
 	return resp
+}
+
+// The first versions whose answers may say THROTTLING_QUOTA_EXCEEDED (KIP-599);
+// older clients are throttled and get what they asked for.
+const (
+	createTopicsStrict     = 6
+	createPartitionsStrict = 3
+	deleteTopicsStrict     = 5
+)
+
+var errThrottled = fail(kerr.ThrottlingQuotaExceeded, "The throttling quota has been exceeded.")
+
+// createTopics has the controller create topics, as far as the client's quota of
+// partitions goes. What is refused for another reason takes nothing of it.
+func (h *Handlers) createTopics(ctx context.Context, cl Client, specs []meta.TopicSpec, validateOnly bool) []meta.TopicResult {
+	if cl.Mutations == nil {
+		return h.Controller.CreateTopics(ctx, specs, validateOnly)
+	}
+	results := h.Controller.CreateTopics(ctx, specs, true)
+	var paid []meta.TopicSpec
+	var slots []int
+	for i := range results {
+		if results[i].Err != nil {
+			continue
+		}
+		if !cl.Mutations.Take(len(results[i].Topic.Partitions), cl.Version >= createTopicsStrict) {
+			results[i] = meta.TopicResult{Err: errThrottled}
+			continue
+		}
+		paid, slots = append(paid, specs[i]), append(slots, i)
+	}
+	if validateOnly || len(paid) == 0 {
+		return results
+	}
+	for i, result := range h.Controller.CreateTopics(ctx, paid, false) {
+		results[slots[i]] = result
+	}
+	return results
+}
+
+// createPartitions is that for the partitions of one topic.
+func (h *Handlers) createPartitions(ctx context.Context, cl Client, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
+	placed := replicaLists(t.Assignment)
+	before := 0
+	if known := h.Image().Topics[t.Topic]; known != nil {
+		before = len(known.Partitions)
+	}
+	if cl.Mutations != nil {
+		if err := h.Controller.CreatePartitions(ctx, t.Topic, t.Count, placed, true); err != nil {
+			return err
+		}
+		if !cl.Mutations.Take(int(t.Count)-before, cl.Version >= createPartitionsStrict) {
+			return errThrottled
+		}
+	}
+	err := h.Controller.CreatePartitions(ctx, t.Topic, t.Count, placed, validateOnly)
+	if err == nil && !validateOnly {
+		h.changed(cl, "topic "+t.Topic, "partitions", before, t.Count)
+	}
+	return err
 }
 
 // refuseTopic appends a topic's answer: an error, or nil for one to be filled.
@@ -176,7 +236,7 @@ func (h *Handlers) createdTopic(out *kmsg.CreateTopicsResponseTopic, spec meta.T
 
 // CreatePartitions serves v0–v3: more partitions for topics, each by itself,
 // placed by the controller or by hand.
-func (h *Handlers) CreatePartitions(ctx context.Context, req *kmsg.CreatePartitionsRequest, _ Client) *kmsg.CreatePartitionsResponse {
+func (h *Handlers) CreatePartitions(ctx context.Context, req *kmsg.CreatePartitionsRequest, cl Client) *kmsg.CreatePartitionsResponse {
 	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
 	defer cancel()
 	resp := kmsg.NewPtrCreatePartitionsResponse()
@@ -206,7 +266,7 @@ func (h *Handlers) CreatePartitions(ctx context.Context, req *kmsg.CreatePartiti
 		case additional > maxPartitionsPerRequest:
 			err = fail(kerr.PolicyViolation, "Excessively large number of additional partitions per request.")
 		default:
-			err = h.Controller.CreatePartitions(ctx, t.Topic, t.Count, replicaLists(t.Assignment), req.ValidateOnly)
+			err = h.createPartitions(ctx, cl, t, req.ValidateOnly)
 		}
 		if err == nil && !req.ValidateOnly {
 			grown = append(grown, t.Topic)

@@ -45,3 +45,13 @@ type QuotaAlteration struct {
 	Set    map[string]float64
 	Remove []string
 }
+
+// ProducerState is what a partition remembers of one producer.
+type ProducerState struct {
+	ID               record.ProducerID
+	Epoch            record.ProducerEpoch
+	LastSequence     record.Sequence
+	LastTimestamp    record.Timestamp
+	CoordinatorEpoch int32         // -1: no transaction has ended
+	TxnFirst         record.Offset // of the open transaction; -1: none
+}
