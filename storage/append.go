@@ -250,15 +250,19 @@ func (l *Log) write(s *segment) error {
 	defer h.release()
 	c := &l.call
 	at := s.size.Load()
+	if n := l.ahead.zeros(s, at, c.bytes); n > 0 {
+		c.buffers = append(c.buffers, zeroStep[:n])
+	}
 	n, err := h.file.WritevAt(c.buffers, at)
-	if err == nil && int64(n) == c.bytes {
-		return nil
+	if int64(n) >= c.bytes {
+		return nil // a full disk may have cut the zeros short
 	}
 	if err == nil {
 		err = fmt.Errorf("%s: wrote %d of %d bytes at %d", h.file.Name(), n, c.bytes, at)
 	}
 	l.logger.Error("append failed", "file", h.file.Name(), "position", at, "bytes", c.bytes, "written", n, "err", err)
 	s.alloc.end.Store(at) // the cut frees what was reserved too
+	s.alloc.step = at
 	if cutErr := h.file.Truncate(at); cutErr != nil && n > 0 {
 		l.fail(fmt.Errorf("cutting back a failed append: %w", cutErr))
 	}

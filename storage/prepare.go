@@ -111,16 +111,13 @@ const (
 // an append allocates nothing and its tail latency is that of a copy into the
 // page cache. It begins with a log's first write: idle partitions reserve
 // nothing. The chunk follows the log's rate between 1 and 64 MiB. The file's
-// size stays that of its content; what a kill leaves reserved, recovery trims.
-//
-// Tried and not kept: filling 256 KiB with zeros ahead of writes up to 64 KiB.
-// A broker's CPU per GiB, 8 partitions, 6 interleaved pairs with batches of 16
-// KiB: −12, −16, −3, +1, −13, +11 %; 4 pairs of 2 KiB: −15, −11, −9, −23 %; one
-// partition, 16 KiB, 3 pairs: +10, +8, −13 %. On a busy machine; not clear.
+// size stays that of its content and of zeros behind it; what a kill leaves of
+// either, recovery trims.
 type reservation struct {
 	log    *Log
 	chunk  atomic.Int64
 	last   atomic.Int64 // when the last chunk was reserved, ms
+	stepAt int64        // when the last step of zeros was due, ms; appender only
 	busy   atomic.Bool
 	active atomic.Pointer[segment]
 	job    func()
@@ -141,6 +138,50 @@ func (r *reservation) extend(s *segment) {
 	r.busy.Store(true)
 	r.active.Store(s)
 	r.log.exec.Submit(r.job)
+}
+
+// zeroStep is a step of zeros; its pages are the kernel's one page of zeros.
+var zeroStep [zeroStepBytes]byte
+
+const (
+	zeroStepBytes = 128 << 10
+	// zeroFast is how quickly a step must have been written for the next one to
+	// be filled: slower logs would gain nothing, and thousands of them would
+	// fill the page cache with zeros.
+	zeroFast = 1000 // ms
+)
+
+// zeros says how many zeros go behind an append of n bytes at a position, in
+// the same write: up to the end of the step, if the append is the first in it.
+//
+// The page cache is managed in folios, whose size is that of the write that
+// made them as far as its alignment goes: a step is one of 32 pages. Without
+// them, each append makes a few folios of a page or two, which cost more than
+// the copying, when they are written and again each time they are read. Large
+// appends make large folios by themselves. The zeros begin and end on the
+// step's alignment: zeros of any other make small folios and win nothing.
+//
+// Of the limit program's throughput and CPU, without → with, 4 interleaved
+// rounds: 16 KiB batches on 8 connections 0.72 → 0.87 and 1.53 → 1.27, reads of
+// them in 1 MiB fetches 0.84 → 1.00 and 1.39 → 1.21. The kernel's part of an
+// append (C, preallocated file, CPU s/GiB): 2 KiB at a time 1.01 → 0.63, 16 KiB
+// 0.64 → 0.27, 80 KiB 0.28 → 0.23. Steps of 256 KiB are no better, and cost 15
+// % more at 2 KiB and below, since ext4 looks at all blocks of a folio for each
+// write into it.
+func (r *reservation) zeros(s *segment, at, n int64) int64 {
+	end := at + n
+	if end <= s.alloc.step {
+		return 0
+	}
+	step := (end + zeroStepBytes - 1) &^ (zeroStepBytes - 1)
+	s.alloc.step = step
+	now := int64(r.log.clock.Now())
+	waited := now - r.stepAt
+	r.stepAt = now
+	if n >= zeroStepBytes || waited > zeroFast || step > int64(r.log.Config().SegmentBytes) {
+		return 0
+	}
+	return step - end
 }
 
 func (r *reservation) run() {

@@ -47,12 +47,13 @@ type segment struct {
 	alloc segmentSpace
 }
 
-// segmentSpace is what workers reserve on disk ahead of the appends.
+// segmentSpace is what is made ready ahead of the appends.
 type segmentSpace struct {
 	mu     sync.Mutex   // held by workers around fallocate and the trimming truncate
 	sealed bool         // trimmed: no more reserving; guarded by mu
 	end    atomic.Int64 // reserved up to here
 	dirty  atomic.Int64 // writeback was started up to here
+	step   int64        // appends up to here add no zeros; appender only
 }
 
 // newSegment is a segment with empty indexes in memory. Its file is at path.
