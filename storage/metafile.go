@@ -57,19 +57,19 @@ func parseMetaProperties(name string, data []byte) (metaProperties, error) {
 		case "node.id", "broker.id":
 			n, err := strconv.ParseInt(value, 10, 32)
 			if err != nil {
-				return p, fmt.Errorf("%s: %s=%s is not a number", name, key, value)
+				return p, fmt.Errorf("%s: %s=%.100q is not a number", name, key, value)
 			}
 			p.NodeID, p.HasNodeID = int32(n), true
 		case "directory.id":
 			id, err := record.ParseTopicID(value)
 			if err != nil {
-				return p, fmt.Errorf("%s: directory.id=%s: %w", name, value, err)
+				return p, fmt.Errorf("%s: directory.id: %w", name, err)
 			}
 			p.DirectoryID = id
 		}
 	}
 	if version != "0" && version != "1" {
-		return p, fmt.Errorf("%s: version=%s, known are 0 and 1", name, version)
+		return p, fmt.Errorf("%s: version=%.100q, known are 0 and 1", name, version)
 	}
 	return p, nil
 }

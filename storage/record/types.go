@@ -87,7 +87,7 @@ func ParseTopicID(s string) (TopicID, error) {
 	var id TopicID
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
 	if err != nil || len(raw) != len(id) {
-		return TopicID{}, fmt.Errorf("topic id %q is not the base64 of 16 bytes", s)
+		return TopicID{}, fmt.Errorf("topic id %.100q is not the base64 of 16 bytes", s)
 	}
 	copy(id[:], raw)
 	return id, nil
