@@ -70,6 +70,7 @@ var imports = map[string][]string{
 	"cmd/posthouse/configs":  {"cmd/posthouse/cli"},
 	"cmd/posthouse/groups":   {"cmd/posthouse/cli"},
 	"cmd/posthouse/messages": {"cmd/posthouse/cli"},
+	"cmd/posthouse/dump":     {"cmd/posthouse/cli", "storage", "storage/record"},
 }
 
 // TestImportOrder holds the layers apart: it reads the imports of every
