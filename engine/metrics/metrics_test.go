@@ -36,6 +36,7 @@ func TestRequests(t *testing.T) {
 	var a, b Requests
 	a.Began(0, 9, 100)
 	a.Answered(0, 10*time.Millisecond, time.Millisecond, 2*time.Millisecond)
+	a.Answered(0, 4*time.Microsecond, 0, 0)
 	b.Began(0, 9, 50)
 	b.Began(0, 3, 50)
 	b.Began(-1, 0, 1)   // of no API
@@ -48,7 +49,12 @@ func TestRequests(t *testing.T) {
 	if p.Versions[9] != 2 || p.Versions[3] != 1 || p.Bytes != 200 {
 		t.Errorf("%+v", p)
 	}
-	if p.Local.Sum() != 7*time.Millisecond || p.Remote.Sum() != 2*time.Millisecond || p.Queue.Sum() != time.Millisecond || p.Total.Count() != 1 {
+	for _, h := range []*Histogram{&p.Total, &p.Local, &p.Remote, &p.Queue} {
+		if h.Count() != 2 {
+			t.Errorf("%d of two requests are in a histogram", h.Count())
+		}
+	}
+	if p.Local.Sum() != 7004*time.Microsecond || p.Remote.Sum() != 2*time.Millisecond || p.Queue.Sum() != time.Millisecond || p.Total.Sum() != 10004*time.Microsecond {
 		t.Errorf("local %v, remote %v, queue %v", p.Local.Sum(), p.Remote.Sum(), p.Queue.Sum())
 	}
 	if a.API(1).Versions[versionsMax-1] != 1 || a.API(2) != nil || a.API(-1) != nil {
@@ -125,6 +131,6 @@ func BenchmarkAnswered(b *testing.B) {
 	for b.Loop() {
 		d = (d*5 + 12345) & (1<<24 - 1)
 		r.Began(0, 9, 100)
-		r.Answered(0, d, 0, d/2)
+		r.Answered(0, d, 0, 0)
 	}
 }

@@ -17,7 +17,7 @@ const (
 // belongs to that loop: no field is atomic, and after the first request of an
 // API counting allocates nothing. The zero Requests is empty.
 type Requests struct {
-	apis [apiKeysMax]*RequestCounts
+	apis [apiKeysMax]*requestCounts
 	// errors counts error codes that answers carried, by API key and code; made
 	// with the first one.
 	errors map[APIError]uint64
@@ -26,7 +26,18 @@ type Requests struct {
 // APIError is an error code in answers of one API.
 type APIError struct{ Key, Code int16 }
 
-// RequestCounts is what is counted of one API. The four times are those of
+// requestCounts is what is counted of one API while requests come. Most of them
+// neither queue nor wait: those are counted in one histogram, of which the four
+// that are shown are made later. Four for each request cost three times as much.
+type requestCounts struct {
+	versions [versionsMax]uint64
+	bytes    uint64
+	// prompt has the requests that were all local time.
+	prompt                      Histogram
+	total, queue, local, remote Histogram // of the others
+}
+
+// RequestCounts is what was counted of one API. The four times are those of
 // Kafka's RequestMetrics: Total is from arrival to the last byte of the answer,
 // Queue before the handler began, Remote waiting for others (replicas, records,
 // members), Local the rest.
@@ -37,12 +48,12 @@ type RequestCounts struct {
 }
 
 // of returns the counts of an API, nil for a key out of range.
-func (r *Requests) of(key int16) *RequestCounts {
+func (r *Requests) of(key int16) *requestCounts {
 	if uint16(key) >= apiKeysMax {
 		return nil
 	}
 	if r.apis[key] == nil {
-		r.apis[key] = new(RequestCounts)
+		r.apis[key] = new(requestCounts)
 	}
 	return r.apis[key]
 }
@@ -50,19 +61,25 @@ func (r *Requests) of(key int16) *RequestCounts {
 // Began counts a request of so many bytes.
 func (r *Requests) Began(key, version int16, bytes int) {
 	if c := r.of(key); c != nil {
-		c.Versions[min(uint16(version), versionsMax-1)]++
-		c.Bytes += uint64(bytes)
+		c.versions[min(uint16(version), versionsMax-1)]++
+		c.bytes += uint64(bytes)
 	}
 }
 
 // Answered counts how long a request took.
 func (r *Requests) Answered(key int16, total, queued, waited time.Duration) {
-	if c := r.of(key); c != nil {
-		c.Total.Observe(total)
-		c.Queue.Observe(queued)
-		c.Remote.Observe(waited)
-		c.Local.Observe(total - queued - waited)
+	c := r.of(key)
+	if c == nil {
+		return
 	}
+	if queued == 0 && waited == 0 {
+		c.prompt.Observe(total)
+		return
+	}
+	c.total.Observe(total)
+	c.queue.Observe(queued)
+	c.remote.Observe(waited)
+	c.local.Observe(total - queued - waited)
 }
 
 // Failed counts an error code of an answer; 0, no error, is not counted. An
@@ -84,14 +101,15 @@ func (r *Requests) Add(o *Requests) {
 			continue
 		}
 		c := r.of(int16(key))
-		for v, n := range from.Versions {
-			c.Versions[v] += n
+		for v, n := range from.versions {
+			c.versions[v] += n
 		}
-		c.Bytes += from.Bytes
-		c.Total.Add(&from.Total)
-		c.Queue.Add(&from.Queue)
-		c.Local.Add(&from.Local)
-		c.Remote.Add(&from.Remote)
+		c.bytes += from.bytes
+		c.prompt.Add(&from.prompt)
+		c.total.Add(&from.total)
+		c.queue.Add(&from.queue)
+		c.local.Add(&from.local)
+		c.remote.Add(&from.remote)
 	}
 	for e, n := range o.errors {
 		if r.errors == nil {
@@ -103,10 +121,16 @@ func (r *Requests) Add(o *Requests) {
 
 // API is what was counted of one API, nil if nothing was.
 func (r *Requests) API(key int16) *RequestCounts {
-	if uint16(key) >= apiKeysMax {
+	if uint16(key) >= apiKeysMax || r.apis[key] == nil {
 		return nil
 	}
-	return r.apis[key]
+	c := r.apis[key]
+	out := &RequestCounts{Versions: c.versions, Bytes: c.bytes, Total: c.total, Queue: c.queue, Local: c.local, Remote: c.remote}
+	out.Total.Add(&c.prompt)
+	out.Local.Add(&c.prompt)
+	out.Queue.counts[0] += c.prompt.Count()
+	out.Remote.counts[0] += c.prompt.Count()
+	return out
 }
 
 // Errors are the error codes that were counted.
