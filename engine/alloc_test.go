@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -150,6 +151,27 @@ func parkedFetch(t testing.TB, b *testBroker, raw *rawLoop) func() {
 		producer.read()
 		raw.read()
 		offset++
+	}
+}
+
+// TestQuotasAllocateNothing holds it for clients with quotas too.
+func TestQuotasAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Log("the race detector allocates; the figures are for the plain build")
+	}
+	b := startBroker(t, brokerOptions{})
+	for topic, partitions := range map[string]int32{"t": 2, "empty": 1, "parked": 1} {
+		b.createTopic(topic, partitions, nil)
+	}
+	b.dial().produce("t", 0, "some record")
+	b.engine.quotas.Update(map[meta.QuotaEntity]map[string]float64{
+		{ClientID: meta.DefaultQuota}: {"producer_byte_rate": 1e15, "consumer_byte_rate": 1e15, "request_percentage": 1e15},
+	})
+	for _, name := range hotRequests {
+		got := allocations(1000, hotRequest(t, b, name))
+		if got > allocationsMax && !raceEnabled {
+			t.Errorf("%s allocates %.2f times a request", name, got)
+		}
 	}
 }
 

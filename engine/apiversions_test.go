@@ -25,7 +25,9 @@ func TestTableIsConsistent(t *testing.T) {
 			t.Errorf("%s: versions %d–%d, advertised from %d", a.Name, a.Min, a.Max, a.AdvertiseMin)
 		}
 		req := kmsg.RequestForKey(a.Key)
-		if got := kmsg.NameForKey(a.Key); !strings.EqualFold(got, a.Name) {
+		// Where kmsg's name is its own: Kafka's says what it does.
+		kafkas := map[string]string{"AlterPartitionAssignments": "AlterPartitionReassignments"}
+		if got := kmsg.NameForKey(a.Key); !strings.EqualFold(got, a.Name) && kafkas[got] != a.Name {
 			t.Errorf("key %d is %s, not %s", a.Key, got, a.Name)
 		}
 		if a.Max > req.MaxVersion() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/posthouse/posthouse/engine/admin"
+	"github.com/posthouse/posthouse/engine/quota"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/netio/wire"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -33,11 +34,14 @@ type coldOp struct {
 	engine *Engine
 	api    *API
 	client admin.Client
+	conn   *conn
 	body   []byte // of the frame
 
 	out    []byte  // header and body of the answer
 	errors []int16 // codes in it
 	failed error   // or why the connection is closed
+
+	requestMs, mutationMs int64 // for which the client is throttled
 }
 
 // decodeCold reads a body into a kmsg value. An error is the client's fault.
@@ -82,6 +86,7 @@ func (k *call) reply(resp kmsg.Response) {
 	a := k.answer()
 	a.begin()
 	resp.SetVersion(a.version)
+	k.loop.throttle(k.conn, resp)
 	out := a.req.Out()
 	out.Buf = resp.AppendTo(out.Buf)
 	k.loop.countErrors(a.key, resp)
@@ -119,6 +124,10 @@ func (lp *loop) cold(k *call) {
 func (lp *loop) offLoop(k *call, req kmsg.Request, handle func(*coldOp, kmsg.Request) kmsg.Response) {
 	op := &coldOp{answer: k.answer(), engine: lp.engine, api: k.api, client: k.client(), body: k.header.Body}
 	k.taken = true
+	if q := lp.engine.quotas.Mutations(quota.Anonymous, op.client.ClientID, clockMs); q != nil {
+		op.client.Mutations = q
+	}
+	op.conn = k.conn
 	go op.run(lp.net, req, handle)
 }
 
@@ -134,8 +143,10 @@ func (op *coldOp) run(l *netio.Loop, req kmsg.Request, handle func(*coldOp, kmsg
 		op.failed = &netio.ProtocolError{API: op.key, Version: op.version, Reason: err.Error()}
 		return
 	}
+	began := netio.ClockNow()
 	resp := handle(op, req)
 	resp.SetVersion(op.version)
+	op.throttle(began, resp)
 	op.out = wire.AppendResponseHeader(nil, op.key, op.version, op.correlationID, flexible(op.key, op.version))
 	op.out = resp.AppendTo(op.out)
 	op.errors = errorCodes(op.errors, resp)
@@ -154,6 +165,7 @@ func (op *coldOp) Run(l *netio.Loop) {
 		op.req.Fail(op.failed)
 		return
 	}
+	op.engine.loopOf(l).mute(op.conn, quota.Mutation, op.mutationMs, op.requestMs)
 	op.req.Out().Buf = op.out
 	op.req.Done()
 }

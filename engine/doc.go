@@ -61,6 +61,7 @@
 //	listoffsets.go    ListOffsets, OffsetForLeaderEpoch
 //	producerid.go     InitProducerId
 //	cold.go           requests that leave the loop
+//	throttle.go       quotas: what counts, and who is muted
 //	errors.go         from errors to codes, messages and leader hints
 //	stats.go          what each loop counts, for metrics (engine/metrics)
 //

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/posthouse/posthouse/engine/admin"
+	"github.com/posthouse/posthouse/engine/quota"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/netio/wire"
 	"github.com/posthouse/posthouse/replication"
@@ -37,6 +38,8 @@ type Config struct {
 	Admin *admin.Handlers
 	// Workers runs what may sleep; Submit never blocks.
 	Workers storage.Executor
+	// Quotas are those of clients. Default: none.
+	Quotas *quota.Manager
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 
@@ -55,10 +58,12 @@ type Engine struct {
 	log               *slog.Logger
 	apiVersionsBodies atomic.Pointer[apiVersionsBodies] // nil until asked for
 	sessions          *sessionCache
+	quotas            *quota.Manager
 	producerIDs       producerIDs
 	checks            checkLane
 	groups            *groups
-	complained        atomic.Int64 // second of the last complaint
+	complained        atomic.Int64  // second of the last complaint
+	quotaRevision     meta.Revision // of the quotas in force; guarded by groups.following
 
 	// ctx ends when the engine is closed; cold requests carry it.
 	ctx    context.Context
@@ -76,8 +81,12 @@ func New(config Config) *Engine {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if config.Quotas == nil {
+		config.Quotas = quota.New(quota.Settings{})
+	}
 	e := &Engine{
 		config:   config,
+		quotas:   config.Quotas,
 		log:      config.Logger,
 		sessions: newSessionCache(config.FetchSessionSlots),
 		checks:   newCheckLane(config.Workers),
@@ -109,6 +118,9 @@ type conn struct {
 	// parked lists the requests that wait for partitions, to be let go when the
 	// connection closes.
 	parked waiterList
+
+	quota      quota.Client
+	mutedUntil netio.Instant // by a quota
 }
 
 // Opened implements netio.Handler.
@@ -186,6 +198,10 @@ type call struct {
 	// taken says that the request has found an owner that will end it; until
 	// then a panic of the handler does.
 	taken bool
+	// began is when the request's time began to count, zero if no quota asks;
+	// exempt says that it does not count after all.
+	began  netio.Instant
+	exempt bool
 }
 
 // dispatch starts a request.
@@ -201,6 +217,10 @@ func (lp *loop) dispatch(c *conn, r *netio.Request) {
 	}
 	k.api = lookupAPI(k.header.Key)
 	lp.stats.requests.Began(k.header.Key, k.header.Version, len(r.Payload()))
+	if lp.engine.quotas.Any() {
+		k.meter()
+		defer k.metered()
+	}
 	switch {
 	case k.api == nil:
 		k.fail("unknown or unsupported API key")
@@ -260,6 +280,7 @@ func (k *call) replyBody(body []byte) {
 	k.taken = true
 	a := k.answer()
 	a.begin()
+	k.loop.mute(k.conn, quota.Request, 0, k.loop.requestThrottle(k.conn))
 	out := a.req.Out()
 	out.Buf = append(out.Buf, body...)
 	a.req.Done()

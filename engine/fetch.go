@@ -126,7 +126,9 @@ func (lp *loop) fetch(k *call) {
 	lp.mark(op.req, op.version, op.isReplica(), len(op.req.Payload()))
 	op.isolation = record.Isolation(req.Isolation)
 	op.maxBytes = min(req.MaxBytes, lp.engine.config.FetchMaxBytes, answerBytesMax)
+	op.bound()
 	op.minBytes = min(req.MinBytes, op.maxBytes)
+	k.exempt = op.isReplica()
 	op.maxWait = time.Duration(req.MaxWaitMs) * time.Millisecond
 	op.deadline = lp.after(op.maxWait)
 	err := op.open(req)

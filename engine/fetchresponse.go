@@ -19,6 +19,10 @@ func (op *fetchOp) respond() {
 	resp.Reset()
 	lp.endpoints = lp.endpoints[:0]
 	lp.aborted = lp.aborted[:0]
+	if ms := op.throttle(); ms > 0 {
+		op.respondThrottled(ms)
+		return
+	}
 	switch op.mode {
 	case sessionIncremental:
 		op.addNews(resp)
@@ -29,6 +33,23 @@ func (op *fetchOp) respond() {
 		resp.ErrorCode = kerr.UnknownServerError.Code
 	}
 	resp.NodeEndpoints = lp.endpoints
+	op.send(resp)
+}
+
+// respondThrottled answers with nothing but the throttle time. No session is made;
+// one that there is goes on (FetchContext.getThrottledResponse).
+func (op *fetchOp) respondThrottled(ms int32) {
+	resp := &op.loop.fetchResponse
+	resp.ThrottleMs = ms
+	if op.mode == sessionIncremental {
+		s := op.session
+		resp.SessionID = s.id
+		s.mu.Lock()
+		if s.epoch != op.epoch {
+			resp.ErrorCode = kerr.InvalidFetchSessionEpoch.Code
+		}
+		s.mu.Unlock()
+	}
 	op.send(resp)
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,7 @@ func (g *groups) under(b *config.Broker) *group.Settings {
 		Codec:                  record.Codec(b.OffsetsTopicCodec),
 		BatchBytesMax:          int(b.TopicDefaults.MaxMessageBytes),
 
+		ConsumerEnabled:              slices.Contains(c.Protocols, "consumer"),
 		ConsumerHeartbeatInterval:    ms(c.HeartbeatIntervalMs),
 		ConsumerSessionTimeout:       ms(c.SessionTimeoutMs),
 		ConsumerAssignmentInterval:   ms(c.AssignmentIntervalMs),
@@ -118,6 +120,10 @@ func (e *Engine) ImageChanged(_, next *meta.Image) {
 		next = e.image()
 	}
 	g.revision = next.Revision
+	if next.QuotaRevision != e.quotaRevision {
+		e.quotas.Update(next.Quotas)
+		e.quotaRevision = next.QuotaRevision
+	}
 	g.log.imageChanged(next)
 	g.Coordinator.ImageChanged(next)
 }
@@ -221,6 +227,7 @@ func (op *groupOp) Run(*netio.Loop) {
 func (op *groupOp) reply() {
 	op.begin()
 	op.resp.SetVersion(op.version)
+	op.loop.throttle(op.conn, op.resp)
 	out := op.req.Out()
 	out.Buf = op.resp.AppendTo(out.Buf)
 	op.loop.countErrors(op.key, op.resp)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
@@ -218,6 +219,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 // client is one connection that speaks the protocol by hand.
 type client struct {
 	testing.TB
+	id   string // the client id; empty is "test"
 	net  net.Conn
 	next int32
 }
@@ -235,10 +237,18 @@ func (b *testBroker) dial() *client {
 	return &client{TB: b, net: c}
 }
 
+// dialAs is dial for a client with an id of its own.
+func (b *testBroker) dialAs(id string) *client {
+	b.Helper()
+	c := b.dial()
+	c.id = id
+	return c
+}
+
 // frame is a request with its length prefix.
 func (c *client) frame(req kmsg.Request) []byte {
 	c.next++
-	buf := wire.AppendRequestHeader(make([]byte, 4), req.Key(), req.GetVersion(), c.next, []byte("test"), req.IsFlexible())
+	buf := wire.AppendRequestHeader(make([]byte, 4), req.Key(), req.GetVersion(), c.next, []byte(cmp.Or(c.id, "test")), req.IsFlexible())
 	buf = req.AppendTo(buf)
 	binary.BigEndian.PutUint32(buf, uint32(len(buf)-4))
 	return buf

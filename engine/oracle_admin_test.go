@@ -200,8 +200,8 @@ func resources(kinds ...int8) func(string) kmsg.Request {
 	}
 }
 
-// quota alters one entity: pairs of type and name ("<default>"), then sets.
-func quota(entity []string, sets ...any) func(string) kmsg.Request {
+// limit alters the quotas of one entity: pairs of type and name ("<default>"), then sets.
+func limit(entity []string, sets ...any) func(string) kmsg.Request {
 	return func(topic string) kmsg.Request {
 		req := kmsg.NewPtrAlterClientQuotasRequest()
 		e := kmsg.NewAlterClientQuotasRequestEntry()
@@ -349,22 +349,22 @@ var adminQuestions = []question{
 
 	asking("resources of a strange type", resources(99)), asking("resources: topics twice and loggers", resources(8)),
 
-	asking("quota", quota([]string{"user", "T"}, producerKey, 1024.0, percentKey, 12.5), quotas(true, "user", 0, "T"), quota([]string{"user", "T"}, producerKey, nil), quotas(false, "user", 0, "T"),
-		quota([]string{"user", "T"}, percentKey, nil), quotas(true, "user", 0, "T")),
-	asking("quota of a user and client", quota([]string{"user", "T", "client-id", "T"}, consumerKey, 5.0), quotas(true, "user", 0, "T"), quotas(false, "user", 0, "T"), quotas(true, "user", 0, "T", "client-id", 0, "T"),
-		quotas(true, "user", 0, "T", "client-id", 1, "<null>"), quotas(false, "client-id", 0, "T"), quotas(false, "user", 0, "T", "client-id", 2, "<null>"), quota([]string{"user", "T", "client-id", "T"}, consumerKey, nil)),
-	asking("quota of a client's default", quota([]string{"user", "T", "client-id", "<default>"}, consumerKey, 5.0), quotas(true, "user", 0, "T", "client-id", 1, "<null>"), quotas(false, "user", 0, "T", "client-id", 2, "<null>"), quota([]string{"user", "T", "client-id", "<default>"}, consumerKey, nil)),
-	asking("quota: no entity", quota(nil, producerKey, 1.0)), asking("quota: empty name", quota([]string{"user", ""}, producerKey, 1.0)),
-	asking("quota: strange type", quota([]string{"color", "T"}, producerKey, 1.0)), asking("quota: a type twice", quota([]string{"user", "a", "user", "T"}, producerKey, 1.0)),
-	asking("quota: ip with user", quota([]string{"user", "T", "ip", "1.2.3.4"}, ipKey, 1.0)), asking("quota: not an ip", quota([]string{"ip", "no such host"}, ipKey, 1.0)),
-	asking("quota: ip", quota([]string{"ip", "10.9.8.7"}, ipKey, 5.0), quotas(true, "ip", 0, "10.9.8.7"), quota([]string{"ip", "10.9.8.7"}, ipKey, nil), quota([]string{"ip", "10.9.8.7"}, ipKey, 1.5), quota([]string{"ip", "10.9.8.7"}, ipKey, 3e9)),
-	asking("quota: bad key", quota([]string{"user", "T"}, ipKey, 1.0)), asking("quota: unknown key", quota([]string{"user", "T"}, "color", 1.0)),
-	asking("quota: zero", quota([]string{"user", "T"}, producerKey, 0.0)), asking("quota: negative", quota([]string{"user", "T"}, producerKey, -1.0)),
-	asking("quota: fraction", quota([]string{"user", "T"}, producerKey, 1.5)), asking("quota: too large", quota([]string{"user", "T"}, producerKey, 1e30)),
-	asking("quota: a key twice", quota([]string{"user", "T"}, producerKey, 1.0, producerKey, 2.0)), asking("quota: removing what is not there", quota([]string{"user", "T"}, producerKey, nil), quota([]string{"user", "T"}, "color", nil)),
-	asking("quota: no keys", quota([]string{"user", "T"})),
+	asking("quota", limit([]string{"user", "T"}, producerKey, 1024.0, percentKey, 12.5), quotas(true, "user", 0, "T"), limit([]string{"user", "T"}, producerKey, nil), quotas(false, "user", 0, "T"),
+		limit([]string{"user", "T"}, percentKey, nil), quotas(true, "user", 0, "T")),
+	asking("quota of a user and client", limit([]string{"user", "T", "client-id", "T"}, consumerKey, 5.0), quotas(true, "user", 0, "T"), quotas(false, "user", 0, "T"), quotas(true, "user", 0, "T", "client-id", 0, "T"),
+		quotas(true, "user", 0, "T", "client-id", 1, "<null>"), quotas(false, "client-id", 0, "T"), quotas(false, "user", 0, "T", "client-id", 2, "<null>"), limit([]string{"user", "T", "client-id", "T"}, consumerKey, nil)),
+	asking("quota of a client's default", limit([]string{"user", "T", "client-id", "<default>"}, consumerKey, 5.0), quotas(true, "user", 0, "T", "client-id", 1, "<null>"), quotas(false, "user", 0, "T", "client-id", 2, "<null>"), limit([]string{"user", "T", "client-id", "<default>"}, consumerKey, nil)),
+	asking("quota: no entity", limit(nil, producerKey, 1.0)), asking("quota: empty name", limit([]string{"user", ""}, producerKey, 1.0)),
+	asking("quota: strange type", limit([]string{"color", "T"}, producerKey, 1.0)), asking("quota: a type twice", limit([]string{"user", "a", "user", "T"}, producerKey, 1.0)),
+	asking("quota: ip with user", limit([]string{"user", "T", "ip", "1.2.3.4"}, ipKey, 1.0)), asking("quota: not an ip", limit([]string{"ip", "no such host"}, ipKey, 1.0)),
+	asking("quota: ip", limit([]string{"ip", "10.9.8.7"}, ipKey, 5.0), quotas(true, "ip", 0, "10.9.8.7"), limit([]string{"ip", "10.9.8.7"}, ipKey, nil), limit([]string{"ip", "10.9.8.7"}, ipKey, 1.5), limit([]string{"ip", "10.9.8.7"}, ipKey, 3e9)),
+	asking("quota: bad key", limit([]string{"user", "T"}, ipKey, 1.0)), asking("quota: unknown key", limit([]string{"user", "T"}, "color", 1.0)),
+	asking("quota: zero", limit([]string{"user", "T"}, producerKey, 0.0)), asking("quota: negative", limit([]string{"user", "T"}, producerKey, -1.0)),
+	asking("quota: fraction", limit([]string{"user", "T"}, producerKey, 1.5)), asking("quota: too large", limit([]string{"user", "T"}, producerKey, 1e30)),
+	asking("quota: a key twice", limit([]string{"user", "T"}, producerKey, 1.0, producerKey, 2.0)), asking("quota: removing what is not there", limit([]string{"user", "T"}, producerKey, nil), limit([]string{"user", "T"}, "color", nil)),
+	asking("quota: no keys", limit([]string{"user", "T"})),
 	asking("quota: an entity twice", func(topic string) kmsg.Request {
-		req := quota([]string{"user", "T"}, producerKey, nil)(topic).(*kmsg.AlterClientQuotasRequest)
+		req := limit([]string{"user", "T"}, producerKey, nil)(topic).(*kmsg.AlterClientQuotasRequest)
 		req.Entries = append(req.Entries, req.Entries[0])
 		return req
 	}),

@@ -52,17 +52,18 @@ type producePart struct {
 type produceOp struct {
 	waiterLinks
 	answer
-	loop     *loop
-	request  wire.ProduceRequest // slices of the frame
-	parts    []producePart       // all partitions of request, in order
-	names    []byte              // topic names, once the frame is given back
-	policy   record.Policy       // scratch of check
-	now      record.Timestamp    // when it arrived
-	deadline netio.Instant
-	left     atomic.Int32 // appends without outcome
-	waiting  int          // partitions without acknowledgement
-	timer    netio.Timer
-	next     *produceOp // free list
+	loop       *loop
+	request    wire.ProduceRequest // slices of the frame
+	parts      []producePart       // all partitions of request, in order
+	names      []byte              // topic names, once the frame is given back
+	frameBytes int                 // of the request
+	policy     record.Policy       // scratch of check
+	now        record.Timestamp    // when it arrived
+	deadline   netio.Instant
+	left       atomic.Int32 // appends without outcome
+	waiting    int          // partitions without acknowledgement
+	timer      netio.Timer
+	next       *produceOp // free list
 }
 
 // produce starts a Produce request.
@@ -73,7 +74,8 @@ func (lp *loop) produce(k *call) {
 		k.fail(err.Error())
 		return
 	}
-	op.answer, op.conn = k.answer(), k.conn
+	op.answer, op.conn, op.frameBytes = k.answer(), k.conn, len(k.req.Payload())
+	k.exempt = op.request.Acks == 0
 	op.now = record.Timestamp(lp.net.NowMs())
 	op.deadline = lp.after(time.Duration(max(op.request.TimeoutMs, 0)) * time.Millisecond)
 	needsWorker := op.resolve(string(k.header.ClientID) == adminClientID)
@@ -266,6 +268,7 @@ func (op *produceOp) finish() {
 	case op.request.Acks != 0:
 		op.respond()
 	default:
+		op.throttle()
 		if err := op.firstError(); err != nil {
 			op.req.Fail(err)
 		} else {
@@ -325,6 +328,7 @@ func (op *produceOp) respond() {
 		}
 	}
 	resp.NodeEndpoints = lp.endpoints
+	resp.ThrottleMs = op.throttle()
 	op.begin()
 	out := op.req.Out()
 	out.Buf = resp.Append(out.Buf, op.version)

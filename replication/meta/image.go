@@ -29,6 +29,8 @@ type Image struct {
 	// maps are replaced when anything in them changes, and only then.
 	GroupConfigs map[string]map[string]string
 	Quotas       map[QuotaEntity]map[string]float64
+	// QuotaRevision is that of the last change to Quotas.
+	QuotaRevision Revision
 	// Features are the feature levels that were set, by name.
 	Features map[string]int16
 	// Deleted names topics whose directories may still be on disks.

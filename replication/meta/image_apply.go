@@ -230,7 +230,7 @@ func (d *delta) quotas(c Change) error {
 	if err != nil {
 		return err
 	}
-	d.im.Quotas = maps.Clone(d.im.Quotas)
+	d.im.Quotas, d.im.QuotaRevision = maps.Clone(d.im.Quotas), d.im.Revision
 	if c.Deleted {
 		delete(d.im.Quotas, entity)
 		return nil

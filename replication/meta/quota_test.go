@@ -62,6 +62,9 @@ func TestImageHoldsQuotasGroupsAndFeatures(t *testing.T) {
 	if !reflect.DeepEqual(im.Quotas[alice], limits) || im.GroupConfigs["my/group"]["a"] != "1" || im.Features["group.version"] != 1 {
 		t.Fatalf("image has quotas %v, groups %v, features %v", im.Quotas, im.GroupConfigs, im.Features)
 	}
+	if im.QuotaRevision != 1 {
+		t.Fatalf("quotas changed at revision %d, want 1", im.QuotaRevision)
+	}
 	if len(before.GroupConfigs) != 0 || im.Version(KeyQuota(alice)) == 0 {
 		t.Fatal("an earlier image changed, or a version is missing")
 	}
