@@ -98,6 +98,8 @@ func init() {
 		{Key: 57, Name: "UpdateFeatures", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).UpdateFeatures)},
 		{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeCluster)},
 		{Key: 61, Name: "DescribeProducers", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeProducers)},
+		{Key: 68, Name: "ConsumerGroupHeartbeat", Min: 0, Max: 1, Flexible: 0, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: byGroups((*group.Coordinator).ConsumerGroupHeartbeat)},
+		{Key: 69, Name: "ConsumerGroupDescribe", Min: 0, Max: 1, Flexible: 0, AdvertiseMin: 0, Feature: FeatureGroups, onLoop: atOnce((*group.Coordinator).ConsumerGroupDescribe)},
 		{Key: 74, Name: "ListConfigResources", Min: 0, Max: 1, Flexible: 0, AdvertiseMin: 0, Feature: FeatureConfig, offLoop: byAdmin((*admin.Handlers).ListConfigResources)},
 		{Key: 75, Name: "DescribeTopicPartitions", Min: 0, Max: 0, Flexible: 0, AdvertiseMin: 0, Feature: FeatureAdmin, offLoop: byAdmin((*admin.Handlers).DescribeTopicPartitions)},
 	}

@@ -33,7 +33,7 @@ func (c *Coordinator) ConsumerGroupDescribe(q *kmsg.ConsumerGroupDescribeRequest
 
 func (c *Coordinator) consumerDescribe(q *kmsg.ConsumerGroupDescribeRequest, out *kmsg.ConsumerGroupDescribeResponseGroup) *refusal {
 	switch {
-	case !c.config.Settings().ConsumerEnabled:
+	case !c.consumerEnabled():
 		return &refusal{code: kerr.UnsupportedVersion, reason: kerr.UnsupportedVersion.Description}
 	case out.Group == "":
 		return &refusal{code: kerr.InvalidGroupID, reason: kerr.InvalidGroupID.Description}

@@ -30,7 +30,7 @@ func refuse(code *kerr.Error, format string, args ...any) *refusal {
 // (epochs −1 and −2). done is called when what has changed is written.
 func (c *Coordinator) ConsumerGroupHeartbeat(q *kmsg.ConsumerGroupHeartbeatRequest, from Client, done func(*kmsg.ConsumerGroupHeartbeatResponse)) {
 	settings := c.config.Settings()
-	if !settings.ConsumerEnabled {
+	if !c.consumerEnabled() {
 		done(heartbeatError(&refusal{code: kerr.UnsupportedVersion, reason: kerr.UnsupportedVersion.Description}))
 		return
 	}

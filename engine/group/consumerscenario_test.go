@@ -41,7 +41,7 @@ func TestConsumerScenarios(t *testing.T) {
 					switch {
 					case strings.HasPrefix(line, ">"):
 						got.WriteString(line)
-						if out := s.run(strings.Fields(line[1:])); out != "" {
+						if out := s.anonymous(s.run(strings.Fields(line[1:]))); out != "" {
 							got.WriteString(out + "\n")
 						}
 					case strings.HasPrefix(line, "#") || line == "\n":
@@ -94,7 +94,22 @@ type scenarioMember struct {
 	id       string
 	epoch    int32
 	assigned assignor.Assignment
+	before   assignor.Assignment // what it was assigned before that
 	protocol string
+}
+
+// anonymous puts the names of members for the ids that they were given.
+func (s *scenario) anonymous(text string) string {
+	for name, m := range s.members {
+		if m.id != name {
+			text = strings.ReplaceAll(text, m.id, name)
+		}
+	}
+	lines := strings.Split(text, "\n")
+	if len(lines) > 1 {
+		slices.Sort(lines[1:]) // members come in order of their ids
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (s *scenario) member(name string) *scenarioMember {
@@ -196,8 +211,8 @@ func (s *scenario) control(f []string) string {
 			s.settings.ConsumerMaxSize = n
 		case "policy":
 			s.settings.ConsumerMigration = f[2]
-		case "enabled":
-			s.settings.ConsumerEnabled = f[2] == "true"
+		case "feature":
+			s.setFeature(int16(n))
 		default:
 			s.t.Fatalf("unknown setting %q", f[1])
 		}
@@ -243,36 +258,36 @@ func (s *scenario) heartbeat(m *scenarioMember, keys map[string]string) string {
 		q.RebalanceTimeoutMillis = number(keys, "timeout", 60000)
 	case keys["own"] == "same":
 		q.Topics = s.claim(m.assigned)
+	case keys["own"] == "old":
+		q.Topics = s.claim(m.before)
 	case keys["own"] == "none":
 		q.Topics = s.claim(nil)
 	}
-	var got *kmsg.ConsumerGroupHeartbeatResponse
-	s.c.ConsumerGroupHeartbeat(withVersion(q), labClient, func(r *kmsg.ConsumerGroupHeartbeatResponse) { got = r })
+	q.Version = 1
+	text := "no answer yet"
+	s.c.ConsumerGroupHeartbeat(q, labClient, func(r *kmsg.ConsumerGroupHeartbeatResponse) { text = s.told(m, r) })
 	synctest.Wait()
-	switch {
-	case got == nil:
-		return "no answer yet"
-	case got.ErrorCode != 0:
-		return codeName(got.ErrorCode) + ": " + valueOf(got.ErrorMessage)
+	return text
+}
+
+// told notes what a heartbeat, maybe one that waited, was answered.
+func (s *scenario) told(m *scenarioMember, r *kmsg.ConsumerGroupHeartbeatResponse) string {
+	if r.ErrorCode != 0 {
+		return codeName(r.ErrorCode) + ": " + valueOf(r.ErrorMessage)
 	}
-	m.epoch = got.MemberEpoch
-	text := fmt.Sprintf("epoch %d", got.MemberEpoch)
-	if got.MemberEpoch >= 0 {
-		text += fmt.Sprintf(" interval %d", got.HeartbeatIntervalMillis)
+	m.epoch = r.MemberEpoch
+	text := fmt.Sprintf("epoch %d", r.MemberEpoch)
+	if r.MemberEpoch >= 0 {
+		text += fmt.Sprintf(" interval %d", r.HeartbeatIntervalMillis)
 	}
-	if got.Assignment != nil {
-		m.assigned = nil
-		for _, t := range got.Assignment.Topics {
+	if r.Assignment != nil {
+		m.before, m.assigned = m.assigned, nil
+		for _, t := range r.Assignment.Topics {
 			m.assigned = append(m.assigned, assignor.TopicPartitions{Topic: t.TopicID, Partitions: t.Partitions})
 		}
 		text += " gets " + s.named(m.assigned)
 	}
 	return text
-}
-
-func withVersion(q *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatRequest {
-	q.Version = 1
-	return q
 }
 
 // named is an assignment with topic names.

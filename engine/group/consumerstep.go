@@ -104,7 +104,9 @@ func (st *consumerStep) find(id string, instance *string, join, classic bool) *r
 		return nil
 	case !join && st.handle.id != id:
 		return refuse(kerr.FencedInstanceID, "Static member %s with instance id %s was fenced by member %s.", id, *instance, st.handle.id)
-	case !join:
+	case !join, st.handle.id == id:
+		// It may be itself that joins again: the answer to its first heartbeat was
+		// lost, or it was fenced. (Kafka locks it out until its session ends.)
 		st.member = st.handle.memberState
 		return nil
 	case !classic && st.handle.classic == nil && st.handle.epoch != epochLeaveStatic:

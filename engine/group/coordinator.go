@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/posthouse/posthouse/engine/config"
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/posthouse/posthouse/storage/record"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -70,9 +71,8 @@ type Settings struct {
 	Codec                  record.Codec  // offsets.topic.compression.codec
 	BatchBytesMax          int           // largest batch that the offsets topic takes
 
-	// ConsumerEnabled says that the consumer protocol may be used: group.version
-	// is finalised at 1 or more, and the protocol is among
-	// group.coordinator.rebalance.protocols.
+	// ConsumerEnabled says that the consumer protocol is among
+	// group.coordinator.rebalance.protocols. The level of group.version counts too.
 	ConsumerEnabled              bool
 	ConsumerHeartbeatInterval    time.Duration // group.consumer.heartbeat.interval.ms
 	ConsumerSessionTimeout       time.Duration // group.consumer.session.timeout.ms
@@ -136,6 +136,11 @@ func (c *Coordinator) now() instant { return instant(c.config.Now().Sub(c.start)
 
 // nowMs is the wall clock, as records carry it.
 func (c *Coordinator) nowMs() int64 { return c.config.Now().UnixMilli() }
+
+// consumerEnabled says that the consumer protocol may be used.
+func (c *Coordinator) consumerEnabled() bool {
+	return c.config.Settings().ConsumerEnabled && config.FeatureLevel("group.version", c.config.Image().Features) >= 1
+}
 
 // PartitionFor is the partition of the offsets topic that a group belongs to:
 // the Java hash of its id (Utils.abs(groupId.hashCode()) % partitions).

@@ -121,6 +121,7 @@ func newLab(t testing.TB, topics map[string]int) *lab {
 		ConsumerMaxSize: 1 << 30, ConsumerAssignors: []string{"uniform", "range"}, ConsumerMigration: "bidirectional",
 		ConsumerRegexRefreshInterval: 10 * time.Minute,
 	}}
+	l.setFeature(1)
 	l.setTopic(OffsetsTopic, 1)
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
 		l.setTopic(name, topics[name])
@@ -140,10 +141,19 @@ func (l *lab) start() {
 	l.c.Lead(0, 1)
 }
 
-// restart is the end of one coordinator and the start of another.
+// restart is the end of one coordinator and the start of another, of a later
+// leadership: appends that were held never happen.
 func (l *lab) restart() {
 	l.c.Close()
+	l.log.held, l.log.hold = nil, false
 	l.start()
+}
+
+// setFeature sets the level of group.version.
+func (l *lab) setFeature(level int16) {
+	im := *l.im
+	im.Features = map[string]int16{"group.version": level}
+	l.im = &im
 }
 
 // setTopic makes a topic, changes its partition count, or with none deletes it.
@@ -188,7 +198,7 @@ func (l *lab) beat(q *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHea
 	return got
 }
 
-// owns is a request's list of what a member owns.
+// claim is a request's list of what a member owns.
 func (l *lab) claim(a assignor.Assignment) []kmsg.ConsumerGroupHeartbeatRequestTopic {
 	out := []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	for _, t := range a {
