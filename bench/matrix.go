@@ -31,6 +31,8 @@ type Workload struct {
 	DropCache bool
 	// Special replaces Load by something that loadgen does not do.
 	Special Special
+	// Groups is what GroupLoad does.
+	Groups *loadgen.GroupWorkload
 
 	// Short puts it in the short matrix, Check in the ratio check. Extra ones
 	// run only when they are named.
@@ -90,7 +92,7 @@ const (
 
 // Matrix is all that there is, in the order in which it runs.
 func Matrix() []Workload {
-	return slices.Concat(saturation(), fixedRates(), manyConnections(), reads(), others())
+	return slices.Concat(saturation(), fixedRates(), manyConnections(), reads(), groupWorkloads(), others())
 }
 
 // closed is a produce load that goes as fast as answers come.
@@ -291,6 +293,8 @@ func (w *Workload) skips(c *Contender) string {
 		return "it forgets what a reader at full speed has not read yet"
 	case c.kind == kindExternal && (w.Special != "" || w.DropCache):
 		return "its process is not ours"
+	case c.kind == kindLimit && w.Special == GroupLoad:
+		return "it knows no groups"
 	}
 	return ""
 }

@@ -34,6 +34,8 @@ func (s *session) special(ctx context.Context, w *Workload, c *Contender) (*resu
 		return s.idle(ctx, c)
 	case StartUp:
 		return s.startUps(ctx, c)
+	case GroupLoad:
+		return s.groupLoad(ctx, w, c)
 	}
 	panic("BUG: special workload " + string(w.Special))
 }

@@ -63,6 +63,7 @@ func newLoad() *cobra.Command {
 	} {
 		cmd.AddCommand(newLoadMode(mode.mode, mode.short, mode.long, mode.example))
 	}
+	cmd.AddCommand(newLoadGroups())
 	return cli.Group(cmd)
 }
 
