@@ -89,6 +89,9 @@ type ManagerConfig struct {
 	// exceed it, so that a recovery after an unclean stop has less to check.
 	// Zero syncs at rolls and clean stops only, as Kafka does.
 	CheckpointFlushBytes int64
+	// DirtyPressing says that dirty pages should be written from now on, see
+	// writeback; nil is always. Worker context.
+	DirtyPressing func() bool
 	// IdleCloseMs is the time without use after which Tick closes a log's
 	// descriptors and drops its maps, default ten minutes.
 	IdleCloseMs int64

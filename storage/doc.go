@@ -14,7 +14,8 @@
 //	manager*.go, checkpoint.go   the log directories: locks, identity, load, create, delete, checkpoints, clean stop
 //	log.go                       a log's offsets and segments
 //	append.go, roll.go           the write path, and the change to the next segment
-//	prepare.go                   the next segment, reserved blocks, paced writeback
+//	prepare.go                   the next segment, reserved blocks
+//	writeback.go                 dirty pages before the kernel's threshold
 //	read.go, span.go, ring.go    the read path: from an offset to a range of a file
 //	segment.go, handle.go        a segment, its file and who holds it open
 //	entrytable.go, *index.go     the offset, time and transaction index

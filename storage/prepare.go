@@ -100,11 +100,10 @@ func (l *Log) dropPrepared() error {
 // Sizes of what is reserved ahead at a time, and how quickly a chunk must have
 // been used up for the next to be twice as large, or slowly to be half.
 const (
-	reserveMin   = 1 << 20
-	reserveMax   = 64 << 20
-	reserveFast  = 1000  // ms
-	reserveSlow  = 10000 // ms
-	writebackMin = 4 << 20
+	reserveMin  = 1 << 20
+	reserveMax  = 64 << 20
+	reserveFast = 1000  // ms
+	reserveSlow = 10000 // ms
 )
 
 // reservation keeps blocks reserved ahead of the active segment's end, so that
@@ -222,51 +221,4 @@ func (r *reservation) run() {
 		// Appends work without it; a full disk will say so itself.
 		r.log.logger.Debug("reserving space failed", "dir", r.log.dir, "err", err)
 	}
-}
-
-// writeback starts the writing of dirty pages in steps of a few MiB behind the
-// append position, so that they never pile up to a burst. It makes nothing
-// durable and waits for nothing.
-type writeback struct {
-	log    *Log
-	busy   atomic.Bool
-	active atomic.Pointer[segment]
-	job    func()
-}
-
-func (w *writeback) init(l *Log) {
-	w.log = l
-	w.job = w.run
-}
-
-// advance has a worker start a step once it is full. Appender only.
-func (w *writeback) advance(s *segment) {
-	if s.size.Load()-s.alloc.dirty.Load() < writebackMin || w.busy.Load() {
-		return
-	}
-	w.busy.Store(true)
-	w.active.Store(s)
-	w.log.exec.Submit(w.job)
-}
-
-func (w *writeback) run() {
-	defer w.busy.Store(false)
-	s := w.active.Load()
-	from, to := s.alloc.dirty.Load(), s.size.Load()&^(writebackMin-1)
-	if to <= from {
-		return
-	}
-	err := w.log.onFiles(func() error {
-		h, err := s.file.acquire(false)
-		if err != nil {
-			return err
-		}
-		defer h.release()
-		return h.file.SyncRange(from, to-from)
-	})
-	if err != nil {
-		w.log.logger.Debug("starting writeback failed", "dir", w.log.dir, "err", err)
-		return
-	}
-	s.alloc.dirty.Store(to)
 }

@@ -172,6 +172,7 @@ func (b *Broker) openStorage() (err error) {
 		DefaultLogConfig:       replication.NewTopicConfig(&b.static.TopicDefaults).Log,
 		ProducerIDExpirationMs: int64(b.static.ProducerIDExpirationMs),
 		OnFlush:                b.flushes.Observe,
+		DirtyPressing:          vfs.NewDirtyGauge().Pressing,
 	})
 	b.dirs.ask = b.storage.Dirs
 	return err
