@@ -38,6 +38,8 @@ type Manager struct {
 	counts     managerCounts
 	lastIdle   atomic.Int64 // when Tick closed idle files last, ms
 	lastExpiry atomic.Int64 // when Tick looked for expired producers last, ms
+
+	producerIDExpirationMs atomic.Int64
 }
 
 // removal is what waits to be unlinked.
@@ -98,6 +100,7 @@ func OpenManager(cfg ManagerConfig) (*Manager, error) {
 	m := &Manager{cfg: cfg, clusterID: cfg.ClusterID,
 		logs: map[record.TopicPartition]*Log{}, loading: map[record.TopicPartition]bool{}}
 	m.settled = sync.NewCond(&m.mu)
+	m.SetProducerIDExpiration(cfg.ProducerIDExpirationMs)
 	for _, path := range cfg.Dirs {
 		d, err := m.openDir(path)
 		if err != nil {
@@ -112,6 +115,10 @@ func OpenManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	return m, nil
 }
+
+// SetProducerIDExpiration changes how long an idle producer is remembered, in
+// milliseconds. Any goroutine.
+func (m *Manager) SetProducerIDExpiration(ms int64) { m.producerIDExpirationMs.Store(ms) }
 
 func (c *ManagerConfig) setDefaults() {
 	if c.FS == nil {

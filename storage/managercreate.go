@@ -257,7 +257,7 @@ func (m *Manager) Tick() {
 	}
 	for _, l := range m.Logs() {
 		if expire {
-			l.expireProducers(now, m.cfg.ProducerIDExpirationMs)
+			l.expireProducers(now, m.producerIDExpirationMs.Load())
 		}
 		if idle && last != 0 {
 			l.sweep()

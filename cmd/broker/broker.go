@@ -27,6 +27,7 @@ import (
 	"github.com/posthouse/posthouse/engine/admin"
 	"github.com/posthouse/posthouse/engine/config"
 	"github.com/posthouse/posthouse/engine/metrics"
+	"github.com/posthouse/posthouse/engine/quota"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/replication"
 	"github.com/posthouse/posthouse/replication/controller"
@@ -67,6 +68,9 @@ const (
 type Options struct {
 	Config *config.Broker
 	Logger *slog.Logger
+	// LogLevel is the level of Logger, which clients may change; nil: they may
+	// not.
+	LogLevel *slog.LevelVar
 	// TopicConfigs are overrides, by topic, for the partition directories that
 	// an empty store adopts: Kafka keeps them elsewhere.
 	TopicConfigs map[string]map[string]string
@@ -87,6 +91,8 @@ type Broker struct {
 	engine     *engine.Engine
 	net        *netio.Server
 	effective  effectiveConfig
+	quotas     *quota.Manager
+	limits     limits
 	http       *httpServer
 	scraper    scraper
 	flushes    metrics.SharedHistogram
@@ -148,7 +154,7 @@ func (b *Broker) start(ctx context.Context, opts Options) error {
 	if err := b.startController(ctx, opts.TopicConfigs); err != nil {
 		return err
 	}
-	b.wire()
+	b.wire(opts.LogLevel)
 	if err := b.startNetwork(ctx); err != nil {
 		return err
 	}
@@ -263,7 +269,8 @@ func (b *Broker) registration(listeners []config.Listener) meta.Broker {
 }
 
 // wire connects partitions, handlers and engine.
-func (b *Broker) wire() {
+func (b *Broker) wire(logLevel *slog.LevelVar) {
+	b.quotas = newQuotas(b.static)
 	b.replicas = replication.NewManager(replication.ManagerConfig{
 		Storage:              b.storage,
 		NodeID:               b.static.NodeID,
@@ -288,13 +295,16 @@ func (b *Broker) wire() {
 			Controller: b.controller,
 			Replicas:   b.replicas,
 			Logger:     b.logger,
+			LogLevel:   logLevel,
 		}),
+		Quotas:            b.quotas,
 		Workers:           b.workers,
 		Logger:            b.logger,
 		FetchMaxBytes:     b.static.FetchMaxBytes,
 		FetchSessionSlots: int(b.static.FetchSessionCacheSlots),
 	})
 	b.controller.Subscribe(b.engine.ImageChanged)
+	b.controller.Subscribe(b.follow)
 }
 
 // load opens the logs beside the network: a partition answers once its own log
@@ -334,7 +344,11 @@ func (b *Broker) startNetwork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.limits.mu.Lock()
 	b.net = server
+	b.limits.mu.Unlock()
+	// Before the first connection is accepted; what changes is followed.
+	b.follow(nil, b.controller.Image())
 	ports := make(map[string]int32, len(c.Listeners))
 	for _, l := range c.Listeners {
 		address, err := server.Listen(l.Name, l.Address())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -181,7 +182,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 
 // waitForSignals is the command of TestSecondSignal: it takes for ever to stop.
 func waitForSignals() {
-	logger, err := newLogger(os.Stderr, "info", "text")
+	logger, err := newLogger(os.Stderr, new(slog.LevelVar), "info", "text")
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}

@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +79,8 @@ func newServe() *cobra.Command {
 
 func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr io.Writer) error {
 	started := processStart()
-	logger, err := newLogger(stderr, flags.logLevel, flags.logFormat)
+	level := new(slog.LevelVar)
+	logger, err := newLogger(stderr, level, flags.logLevel, flags.logFormat)
 	if err != nil {
 		return err
 	}
@@ -95,7 +98,7 @@ func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr 
 
 	loading := &progress{logger: logger, what: "opening logs", begun: time.Now()}
 	b, err := broker.Start(ctx, broker.Options{
-		Config: cfg, Logger: logger, TopicConfigs: topicConfigs, LoadProgress: loading.report,
+		Config: cfg, Logger: logger, LogLevel: level, TopicConfigs: topicConfigs, LoadProgress: loading.report,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -108,9 +111,20 @@ func serve(ctx context.Context, args []string, flags serveFlags, stdout, stderr 
 	if awaitLoaded(ctx, b, logger) {
 		// A supervisor that has closed stdout does not wait for the line.
 		_, _ = fmt.Fprintf(stdout, "posthouse ready node=%d listeners=%s engine=%s dir=%s in=%dms\n",
-			cfg.NodeID, b.Listeners(), engine, strings.Join(cfg.LogDirs, ","), time.Since(started).Milliseconds())
+			cfg.NodeID, b.Listeners(), engine, strings.Join(absolute(cfg.LogDirs), ","), time.Since(started).Milliseconds())
 	}
 	return waitAndStop(ctx, b, logger)
+}
+
+// absolute are the paths as they are from any directory.
+func absolute(paths []string) []string {
+	out := slices.Clone(paths)
+	for i, path := range paths {
+		if a, err := filepath.Abs(path); err == nil {
+			out[i] = a
+		}
+	}
+	return out
 }
 
 // awaitLoaded waits a moment for the logs, and says whether the node is ready:
@@ -156,12 +170,15 @@ func waitAndStop(ctx context.Context, b *broker.Broker, logger *slog.Logger) err
 	return errors.Join(failure, err)
 }
 
-func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+// newLogger makes the log; current is its level from then on, to be changed while
+// it is written to.
+func newLogger(w io.Writer, current *slog.LevelVar, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
 	}
-	options := &slog.HandlerOptions{Level: l}
+	current.Set(l)
+	options := &slog.HandlerOptions{Level: current}
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, options)), nil
@@ -171,19 +188,28 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }
 
-// loadConfig reads file, environment and overrides, in rising precedence.
+// loadConfig is readConfig with its warnings logged.
 func loadConfig(args, overrides []string, logger *slog.Logger) (*config.Broker, error) {
+	cfg, warnings, err := readConfig(args, overrides)
+	for _, w := range warnings {
+		logger.Warn(w)
+	}
+	return cfg, err
+}
+
+// readConfig reads file, environment and overrides, in rising precedence.
+func readConfig(args, overrides []string) (cfg *config.Broker, warnings []string, err error) {
 	properties := map[string]string{}
 	file := ""
 	if len(args) == 1 {
 		file = args[0]
 		in, err := os.Open(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		defer in.Close()
 		if properties, err = config.ParseProperties(in, file); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	environment := config.FromEnvironment(os.Environ(), reservedVariables...)
@@ -192,18 +218,15 @@ func loadConfig(args, overrides []string, logger *slog.Logger) (*config.Broker, 
 	for _, o := range overrides {
 		key, value, ok := strings.Cut(o, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("--override %q: want key=value", o)
+			return nil, nil, fmt.Errorf("--override %q: want key=value", o)
 		}
 		set[key] = value
 	}
-	cfg, warnings, err := config.Load(properties, set)
+	cfg, warnings, err = config.Load(properties, set)
 	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, sourceOf(err, set, environment, properties, file))
+		return nil, nil, fmt.Errorf("%w%s", err, sourceOf(err, set, environment, properties, file))
 	}
-	for _, w := range warnings {
-		logger.Warn(w)
-	}
-	return cfg, nil
+	return cfg, warnings, nil
 }
 
 // sourceOf says where a value that was refused came from, for the end of its

@@ -70,6 +70,7 @@ type Broker struct {
 	ControlledShutdown           bool
 
 	Consumers Consumers
+	Quotas    Quotas
 
 	// TopicDefaults is what a topic without overrides has.
 	TopicDefaults Topic

@@ -64,7 +64,7 @@ var networkTable = []brokerDef{
 	{Definition{Name: "max.connections.per.ip", Type: Int, Default: maxInt, Update: ClusterWide, check: atLeast(0),
 		Doc: "Most connections from one address at a time."},
 		func(b *Broker, v Value) { b.MaxConnectionsPerIP = int32(v.Int) }},
-	{Definition{Name: "max.connections.per.ip.overrides", Type: String, Default: "", Inert: true, Update: ClusterWide, check: connectionOverrides,
+	{Definition{Name: "max.connections.per.ip.overrides", Type: String, Default: "", Update: ClusterWide, check: connectionOverrides,
 		Doc: "Limits for single addresses in place of max.connections.per.ip: address:limit, comma separated."},
 		func(b *Broker, v Value) { b.MaxConnectionsOverrides, _ = parseConnectionOverrides(v.Str) }},
 	{Definition{Name: "connections.max.idle.ms", Type: Long, Default: "600000",

@@ -16,7 +16,7 @@ type Feature struct {
 // Kafka 4.4's range, kept for tools that read it as the release; kraft.version
 // stands for a raft quorum of which there is none.
 var Features = []Feature{
-	{Name: "group.version", Min: 0, Max: 1},
+	{Name: "group.version", Min: 0, Max: 1, Level: 1},
 	{Name: "kraft.version", Min: 0, Max: 1, Fixed: true},
 	{Name: "metadata.version", Min: 7, Max: 33, Level: 33, Fixed: true},
 }

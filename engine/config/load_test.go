@@ -61,6 +61,7 @@ func TestLoadNothing(t *testing.T) {
 		GroupInitialRebalanceDelayMs: 3000, GroupMinSessionTimeoutMs: 6000, GroupMaxSessionTimeoutMs: 1800000, GroupMaxSize: math.MaxInt32,
 		ControlledShutdown: true,
 
+		Quotas: Quotas{Samples: 11, WindowSeconds: 1, MutationSamples: 11, MutationWindowSeconds: 1, ConnectionRate: math.MaxInt32},
 		Consumers: Consumers{
 			HeartbeatIntervalMs: 5000, MinHeartbeatIntervalMs: 5000, MaxHeartbeatIntervalMs: 15000,
 			SessionTimeoutMs: 45000, MinSessionTimeoutMs: 45000, MaxSessionTimeoutMs: 60000,

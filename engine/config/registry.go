@@ -33,7 +33,7 @@ func newRegistry[D any](name func(*D) string, tables ...[]D) registry[D] {
 
 var (
 	topicDefs  = newRegistry(func(d *topicDef) string { return d.Name }, topicTable)
-	brokerDefs = newRegistry(func(d *brokerDef) string { return d.Name }, networkTable, httpTable, logTable, clusterTable, groupsTable, inertTable)
+	brokerDefs = newRegistry(func(d *brokerDef) string { return d.Name }, networkTable, httpTable, logTable, clusterTable, groupsTable, quotaTable, inertTable)
 )
 
 // TopicDefinition returns the definition of a topic key, nil if unknown.
