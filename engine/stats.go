@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/posthouse/posthouse/engine/metrics"
+	"github.com/posthouse/posthouse/engine/quota"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -66,6 +67,10 @@ func (e *Engine) FetchSessions() (sessions, partitions int) {
 	}
 	return sessions, partitions
 }
+
+// Throttled is how often and how long clients were held to their quotas. Any
+// goroutine.
+func (e *Engine) Throttled() quota.Stats { return e.quotas.Stats() }
 
 // Answered implements netio.Observer.
 func (e *Engine) Answered(l *netio.Loop, r *netio.Request) {

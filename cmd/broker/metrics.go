@@ -9,6 +9,7 @@ import (
 
 	"github.com/posthouse/posthouse/engine"
 	"github.com/posthouse/posthouse/engine/metrics"
+	"github.com/posthouse/posthouse/engine/quota"
 	"github.com/posthouse/posthouse/netio"
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,6 +42,7 @@ func (b *Broker) sources(ctx context.Context, filter func(topic string) bool) []
 		func(w *metrics.Writer) { b.loopMetrics(ctx, w) },
 		b.listenerMetrics,
 		func(w *metrics.Writer) { b.replicaMetrics(w, filter) },
+		b.quotaMetrics,
 		b.clusterMetrics,
 		b.logMetrics,
 		func(w *metrics.Writer) { b.groupMetrics(w, filter) },
@@ -185,6 +187,17 @@ func (b *Broker) listenerMetrics(w *metrics.Writer) {
 	sessions, partitions := b.engine.FetchSessions()
 	w.Set(metrics.FetchSessions, float64(sessions))
 	w.Set(metrics.FetchSessionPartitions, float64(partitions))
+}
+
+// quotaMetrics tells how clients were held to their quotas.
+func (b *Broker) quotaMetrics(w *metrics.Writer) {
+	s := b.engine.Throttled()
+	for name, t := range map[string]quota.Throttled{
+		"produce": s.Produce, "fetch": s.Fetch, "request": s.Request, "mutation": s.Mutation, "connection": s.Connection,
+	} {
+		w.Set(metrics.Throttles, float64(t.Times), name)
+		w.Set(metrics.ThrottleTime, float64(t.Milliseconds)/1000, name)
+	}
 }
 
 // clusterMetrics tells what the cluster's image says.

@@ -181,6 +181,14 @@ var (
 		"Committed offsets that were forgotten because of their age.", "")
 )
 
+// Quotas. Connections are those of an address that came too fast.
+var (
+	Throttles = define(Counter, "posthouse_quota_throttles_total", "times",
+		"How often a quota held a client back: produce, fetch, request, mutation or connection.", "a rise where nobody should be near a quota", "quota")
+	ThrottleTime = define(Counter, "posthouse_quota_throttle_seconds_total", seconds,
+		"For how long in sum.", "", "quota")
+)
+
 // The node.
 var (
 	BuildInfo = define(Gauge, "posthouse_build_info", "1",
