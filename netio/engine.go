@@ -29,3 +29,10 @@ func choose(engine string) (choice, error) {
 		return epollChoice("io_uring cannot be used: " + err.Error()), nil
 	}
 }
+
+// ChooseEngine tells which engine a server asked for engine would run on, here
+// and now, and why; an error where it would not start.
+func ChooseEngine(engine string) (name, reason string, err error) {
+	c, err := choose(engine)
+	return c.name, c.reason, err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 const (
@@ -89,7 +90,7 @@ func (l *Loop) cut(c *Conn, ch *chunk, data []byte) error {
 }
 
 func frameSizeError(size, largest int32) error {
-	return &ProtocolError{API: -1, Version: -1, Reason: fmt.Sprintf("frame length %d, want 1..%d", size, largest)}
+	return &ProtocolError{API: -1, Version: -1, Reason: fmt.Sprintf("frame length %d, want 1..%d%s", size, largest, foreign(uint32(size)))}
 }
 
 // rest is where the frame that was begun goes on, promised the part of it that
@@ -144,4 +145,20 @@ func (l *Loop) writable(c *Conn) {
 		l.active = true
 		c.onWritable.Writable(c)
 	}
+}
+
+// httpVerbs are how a request of HTTP may begin; "PRI " is HTTP/2.
+var httpVerbs = []string{"GET ", "POST", "PUT ", "HEAD", "DELE", "OPTI", "PATC", "CONN", "PRI "}
+
+// foreign says which other protocol a peer speaks whose first four bytes are no
+// length of a frame; "" if it is none that is often met by mistake.
+func foreign(first uint32) string {
+	b := binary.BigEndian.AppendUint32(nil, first)
+	switch {
+	case slices.Contains(httpVerbs, string(b)):
+		return ": the peer speaks HTTP, and this is a listener for Kafka's protocol"
+	case b[0] == 0x16 && b[1] == 0x03:
+		return ": the peer speaks TLS, and this listener does not"
+	}
+	return ""
 }
