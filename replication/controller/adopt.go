@@ -52,6 +52,11 @@ func (c *Controller) AdoptTopics(ctx context.Context, found []storage.FoundLog, 
 	if len(topics) == 0 {
 		return nil
 	}
+	if !im.Adopting() {
+		c.cfg.Logger.Warn("the metadata store is empty, the log directories are not: their partitions become topics anew, with default configs. "+
+			"Meant for directories that Kafka wrote; where the log directory that held the store was dropped from log.dirs or moved, stop, and name it again or set meta.dir: "+
+			"configs, and what is in that directory, are missing otherwise", "topics", len(topics))
+	}
 	err := c.step(ctx, func(im *meta.Image) (*plan, error) {
 		p := &plan{}
 		if !im.Adopting() {
