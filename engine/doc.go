@@ -62,6 +62,7 @@
 //	producerid.go     InitProducerId
 //	cold.go           requests that leave the loop
 //	throttle.go       quotas: what counts, and who is muted
+//	advertised.go     a warning where clients are sent elsewhere
 //	errors.go         from errors to codes, messages and leader hints
 //	stats.go          what each loop counts, for metrics (engine/metrics)
 //

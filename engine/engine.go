@@ -59,6 +59,7 @@ type Engine struct {
 	apiVersionsBodies atomic.Pointer[apiVersionsBodies] // nil until asked for
 	sessions          *sessionCache
 	quotas            *quota.Manager
+	advertised        advertised
 	producerIDs       producerIDs
 	checks            checkLane
 	groups            *groups
@@ -126,6 +127,7 @@ type conn struct {
 // Opened implements netio.Handler.
 func (e *Engine) Opened(c *netio.Conn) {
 	c.State = &conn{net: c, loop: e.loopOf(c.Loop())}
+	e.opened(c)
 }
 
 // loopOf returns the engine's side of a loop, made on first use.
