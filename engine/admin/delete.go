@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"sync"
 
 	"github.com/posthouse/posthouse/replication/meta"
 	"github.com/posthouse/posthouse/storage/record"
@@ -52,6 +53,9 @@ func (h *Handlers) DeleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReque
 		for i, err := range h.Controller.DeleteTopics(ctx, d.ids) {
 			out := &d.resp.Topics[d.slots[i]]
 			out.ErrorCode, out.ErrorMessage = h.answer("DeleteTopics", err)
+			if t := d.im.TopicsByID[d.ids[i]]; err == nil && t != nil {
+				h.deleted.add(t.Name)
+			}
 		}
 	}
 	return d.resp
@@ -130,4 +134,29 @@ func (d *deletion) remove(t *meta.Topic) {
 	d.add(&t.Name, t.ID, nil)
 	d.ids = append(d.ids, t.ID)
 	d.slots = append(d.slots, len(d.resp.Topics)-1)
+}
+
+// deletedNames remembers topics that were deleted here until they are asked for.
+type deletedNames struct {
+	mu    sync.Mutex
+	names map[string]struct{} // guarded by mu; forgotten when there are too many
+}
+
+func (d *deletedNames) add(name string) {
+	const most = 1000
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names == nil || len(d.names) >= most {
+		d.names = make(map[string]struct{})
+	}
+	d.names[name] = struct{}{}
+}
+
+// take says whether the name was there, and forgets it.
+func (d *deletedNames) take(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, found := d.names[name]
+	delete(d.names, name)
+	return found
 }

@@ -95,6 +95,9 @@ type Handlers struct {
 	// creating holds the topics that are being created because a client asked
 	// for their metadata, so that a crowd of clients asks the controller once.
 	creating sync.Map
+
+	// deleted holds the topics that were deleted and not asked for since.
+	deleted deletedNames
 }
 
 // readyWait bounds how long an answer waits for the replicas of what it made.

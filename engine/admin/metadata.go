@@ -131,6 +131,8 @@ type answered struct {
 // demand is answered as it is then: Kafka says UNKNOWN_TOPIC_OR_PARTITION while
 // it creates, but here the answer has waited for the topic already, and a client
 // that takes the error for the present state (kafka-go's groups) would be wrong.
+// The first to ask after a deletion still gets the error: who has just deleted a
+// topic means to see that it is gone.
 func (h *Handlers) metadataTopics(ctx context.Context, im *meta.Image, req *kmsg.MetadataRequest, all bool) []answered {
 	if all {
 		out := make([]answered, len(im.Names))
@@ -182,7 +184,7 @@ func (h *Handlers) metadataTopics(ctx context.Context, im *meta.Image, req *kmsg
 		for i := range out {
 			if code := failed[*out[i].name]; code != nil {
 				out[i].code = code
-			} else if made.Topics[*out[i].name] != nil {
+			} else if made.Topics[*out[i].name] != nil && !h.deleted.take(*out[i].name) {
 				out[i].code = nil
 			}
 		}

@@ -216,6 +216,17 @@ func TestMetadataAutoCreate(t *testing.T) {
 	if _, busy := c.creating.Load("burnt"); busy {
 		t.Error("a failed creation is still in progress")
 	}
+	c = newCluster(t)
+	c.topic("again", id(7), 1)
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Version, req.TopicNames = 5, []string{"again"}
+	c.Handlers.DeleteTopics(context.Background(), req, client)
+	if got := ask(true, "again"); got != "again:3" {
+		t.Errorf("right after the deletion: %s", got)
+	}
+	if got := ask(true, "again"); got != "again:0 0/1/0" {
+		t.Errorf("created again: %s", got)
+	}
 	c = newCluster(t, "num.partitions=4000")
 	if got := ask(true, "a", "b", "c"); !strings.HasSuffix(got, " 3999/1/0; c:3") {
 		t.Errorf("more than one request may create: …%s", got[max(0, len(got)-40):])
