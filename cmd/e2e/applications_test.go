@@ -29,7 +29,7 @@ func TestStreams(t *testing.T) {
 		mustCreateTopic(t, s.addr, "lines", partitions, nil)
 		mustCreateTopic(t, s.addr, "counts", partitions, nil)
 		start := func() *program {
-			return startProgram(t, javaApplication(t, []string{"-Xmx512m", "-XX:+UseSerialGC"}, "WordCount", s.addr, "wordcount", "lines", "counts", scratchDir(t)))
+			return startProgram(t, javaProgram(t, "WordCount", s.addr, "wordcount", "lines", "counts", scratchDir(t)))
 		}
 		counts := map[string]int64{}
 		write := func(lines int) {
@@ -166,8 +166,7 @@ func TestConnect(t *testing.T) {
 		}
 		for round := range 2 {
 			appendLines(lines)
-			connect := startProgram(t, javaApplication(t, []string{"-Xmx512m", "-XX:+UseSerialGC"},
-				"org.apache.kafka.connect.cli.ConnectStandalone", worker, in, out))
+			connect := startProgram(t, connectStandalone(t, worker, in, out))
 			waitUntil(t, 90*time.Second, "last line in the sink", arrived)
 			appendLines(lines)
 			waitUntil(t, time.Minute, "last line in the sink", arrived)

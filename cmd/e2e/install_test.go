@@ -130,23 +130,43 @@ func javaCommand(t *testing.T, flags []string, class string, args ...string) *ex
 	return cmd
 }
 
-//go:embed testdata/java/pom.xml
-var applicationsPOM []byte
+var (
+	//go:embed testdata/java/streams-pom.xml
+	streamsPOM []byte
+	//go:embed testdata/java/connect-pom.xml
+	connectPOM []byte
+)
 
-// javaApplication prepares a class of Kafka Streams, Connect or our own
-// programs under testdata/java, which javac compiles once per run.
-func javaApplication(t *testing.T, flags []string, class string, args ...string) *exec.Cmd {
+// javaProgram prepares one of the programs under testdata/java, which javac
+// compiles once per run.
+func javaProgram(t *testing.T, class string, args ...string) *exec.Cmd {
 	t.Helper()
-	jars, err := bench.MavenJars(within(t, 5*time.Minute), "kafka-applications-"+bench.KafkaVersion, applicationsPOM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	java, err := bench.Java()
-	if err != nil {
-		t.Fatal(err)
-	}
+	jars, java := mavenJars(t, "kafka-streams-4.4.0", streamsPOM)
 	path := jars + "/*" + string(os.PathListSeparator) + javaClasses(t, java, jars)
-	return exec.CommandContext(within(t, 10*time.Minute), java, slices.Concat(flags, []string{"-cp", path, class}, args)...)
+	return exec.CommandContext(within(t, 10*time.Minute), java, slices.Concat(applicationFlags, []string{"-cp", path, class}, args)...)
+}
+
+// connectStandalone prepares a worker of Connect.
+func connectStandalone(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	jars, java := mavenJars(t, "kafka-connect-4.3.1", connectPOM)
+	args = slices.Concat(applicationFlags, []string{"-cp", jars + "/*", "org.apache.kafka.connect.cli.ConnectStandalone"}, args)
+	return exec.CommandContext(within(t, 10*time.Minute), java, args...)
+}
+
+// applicationFlags suit an application that lives for a minute.
+var applicationFlags = []string{"-Xmx512m", "-XX:+UseSerialGC"}
+
+func mavenJars(t *testing.T, name string, pom []byte) (jars, java string) {
+	t.Helper()
+	jars, err := bench.MavenJars(within(t, 5*time.Minute), name, pom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if java, err = bench.Java(); err != nil {
+		t.Fatal(err)
+	}
+	return jars, java
 }
 
 var compiled struct {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/posthouse/posthouse/bench"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -210,7 +209,7 @@ func TestPartitionChoice(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine)
 		mustCreateTopic(t, s.addr, "placed", modePartitions, nil)
-		out := run(t, 2*time.Minute, javaApplication(t, bench.ToolFlags, "Placement", s.addr, "placed", fmt.Sprint(modePartitions), fmt.Sprint(count)))
+		out := run(t, 2*time.Minute, javaProgram(t, "Placement", s.addr, "placed", fmt.Sprint(modePartitions), fmt.Sprint(count)))
 		where := map[string][2]int64{} // value → partition, offset
 		use := map[string][]int{}      // kind → records by partition
 		for line := range strings.Lines(out) {
