@@ -35,6 +35,7 @@ func TestDocs(t *testing.T) {
 			"topic keys":          topicTable(false), "topic keys without effect": topicTable(true),
 		}},
 		{"../../docs/compatibility.md", map[string]string{"apis": apiTable()}},
+		{"../../docs/commands.md", map[string]string{"commands": commandPages()}},
 		{"../../docs/metrics.md", map[string]string{"metrics": metricTable()}},
 	} {
 		before, err := os.ReadFile(page.path)
@@ -71,7 +72,7 @@ var (
 // TestDocsPointToFiles follows every path and link in the pages for people.
 func TestDocsPointToFiles(t *testing.T) {
 	root := "../.."
-	for _, page := range []string{"README.md", "docs/architecture.md", "docs/compatibility.md", "docs/configuration.md", "docs/metrics.md"} {
+	for _, page := range []string{"README.md", "docs/architecture.md", "docs/compatibility.md", "docs/configuration.md", "docs/commands.md", "docs/metrics.md"} {
 		data, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)

@@ -71,6 +71,7 @@ var imports = map[string][]string{
 	"cmd/posthouse/groups":   {"cmd/posthouse/cli"},
 	"cmd/posthouse/messages": {"cmd/posthouse/cli"},
 	"cmd/posthouse/dump":     {"cmd/posthouse/cli", "storage", "storage/record"},
+	"cmd/posthouse/doctor":   {"cmd/posthouse/cli", "engine/config", "netio", "storage/record"},
 }
 
 // TestImportOrder holds the layers apart: it reads the imports of every

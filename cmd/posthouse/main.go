@@ -12,6 +12,7 @@ import (
 
 	"github.com/posthouse/posthouse/cmd/posthouse/cli"
 	"github.com/posthouse/posthouse/cmd/posthouse/configs"
+	"github.com/posthouse/posthouse/cmd/posthouse/doctor"
 	"github.com/posthouse/posthouse/cmd/posthouse/dump"
 	"github.com/posthouse/posthouse/cmd/posthouse/groups"
 	"github.com/posthouse/posthouse/cmd/posthouse/messages"
@@ -55,7 +56,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	cli.Group(root, newServe(), topics.New(), configs.New(), groups.New(),
-		messages.NewProduce(), messages.NewConsume(), dump.New(), newLoad(), newBench(), newReport(), newVersion())
+		messages.NewProduce(), messages.NewConsume(), dump.New(), doctor.New(readConfig), newLoad(), newBench(), newReport(), newVersion())
 	cli.UsageMistakes(root)
 	return root
 }

@@ -76,7 +76,7 @@ func TestServeDefaults(t *testing.T) {
 		t.Fatal("no ready line within 30 s")
 	}
 	node, listeners, engine, data := ready(t, line)
-	if node != "1" || listeners != "PLAINTEXT://127.0.0.1:9092" || data != "data" || engine != netio.Engines()[0] {
+	if node != "1" || listeners != "PLAINTEXT://127.0.0.1:9092" || data != filepath.Join(dir, "data") || engine != netio.Engines()[0] {
 		t.Errorf("ready line %q", p.out())
 	}
 	wantServed(t, listeners)
@@ -146,7 +146,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		p := serveCommand(t, dir, c.env, c.args...).launch(t)
 		node, _, _, data := ready(t, p.waitReady(t))
-		if node != "5" || data != c.want {
+		if node != "5" || data != filepath.Join(dir, c.want) {
 			t.Errorf("%v %v: node %s, data in %s; want 5 and %s", c.env, c.args, node, data, c.want)
 		}
 		p.stop(t)
