@@ -95,9 +95,10 @@ func TestUpdateFeatures(t *testing.T) {
 		call   string
 	}{
 		{"group.version", 1, 1, "0 <null>", "features map[group.version:1]"},
-		{"group.version", 0, 1, "0 <null>", "features map[group.version:0]"},
+		{"group.version", 0, 2, "0 <null>", "features map[group.version:0]"},
+		{"group.version", 0, 1, failed + "Invalid update version 0 for feature group.version. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", ""},
 		{"group.version", 2, 1, failed + "Invalid update version 2 for feature group.version. Local controller 1 only supports versions 0-1", ""},
-		{"group.version", 1, 2, failed + "Invalid update version 1 for feature group.version. Can't downgrade to a newer version.", ""},
+		{"kraft.version", 1, 2, failed + "Invalid update version 1 for feature kraft.version. Can't downgrade to a newer version.", ""},
 		{"metadata.version", 30, 1, failed + "Invalid update version 30 for feature metadata.version. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", ""},
 		{"metadata.version", 30, 2, failed + "Unsupported metadata.version downgrade from 33 to 30. Refusing to perform the requested downgrade because it might delete metadata information.", ""},
 		{"metadata.version", -1, 2, failed + "Invalid update version -1 for feature metadata.version. A feature version cannot be less than 0.", ""},
