@@ -105,7 +105,7 @@ func TestAsk(t *testing.T) {
 }
 
 // connect tries to reach address as a command does.
-func connect(t *testing.T, address string, properties ...string) (error, string) {
+func connect(t *testing.T, address string, properties ...string) (warned string, err error) {
 	t.Helper()
 	c := &Conn{}
 	cmd := &cobra.Command{Use: "x"}
@@ -125,7 +125,7 @@ func connect(t *testing.T, address string, properties ...string) (error, string)
 	if err == nil {
 		s.Client.Close()
 	}
-	return err, warnings.String()
+	return warnings.String(), err
 }
 
 // TestNobodyThere names the address and what may be wrong.
@@ -135,7 +135,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	err, _ = connect(t, silent.Addr().String())
+	_, err = connect(t, silent.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), silent.Addr().String()+" accepts connections but did not answer within 300ms") {
 		t.Errorf("%v", err)
 	}
@@ -145,7 +145,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	address := closed.Addr().String()
 	closed.Close()
-	err, _ = connect(t, address)
+	_, err = connect(t, address)
 	if want := "no broker can be reached at " + address + ": connect: connection refused: is it running, and is --bootstrap right?"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -159,18 +159,18 @@ func TestProperties(t *testing.T) {
 		"nonsense":                         "want key=value",
 		"acks":                             "want key=value",
 	} {
-		if err, _ := connect(t, "127.0.0.1:1", property); ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), want) {
+		if _, err := connect(t, "127.0.0.1:1", property); ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", property, err)
 		}
 	}
-	if _, warned := connect(t, "127.0.0.1:1", "key.serializer=x", "acks=all"); warned != "posthouse: the property key.serializer has no effect here\n" {
+	if warned, _ := connect(t, "127.0.0.1:1", "key.serializer=x", "acks=all"); warned != "posthouse: the property key.serializer has no effect here\n" {
 		t.Errorf("warned %q", warned)
 	}
-	err, _ := connect(t, "127.0.0.1:1", "security.protocol=SSL", "ssl.truststore.location=/nowhere.jks", "ssl.truststore.type=JKS")
+	_, err := connect(t, "127.0.0.1:1", "security.protocol=SSL", "ssl.truststore.location=/nowhere.jks", "ssl.truststore.type=JKS")
 	if ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), "only PEM") {
 		t.Errorf("%v", err)
 	}
-	err, _ = connect(t, "127.0.0.1:1", "security.protocol=SASL_PLAINTEXT", "sasl.mechanism=GSSAPI",
+	_, err = connect(t, "127.0.0.1:1", "security.protocol=SASL_PLAINTEXT", "sasl.mechanism=GSSAPI",
 		`sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="a\"b";`)
 	if ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), "want PLAIN, SCRAM") {
 		t.Errorf("%v", err)

@@ -27,12 +27,11 @@ type segmentScan struct {
 	position int64
 	buffer   []byte
 
-	next     record.Offset // first offset that the next batch may have
-	epoch    record.LeaderEpoch
-	shown    int
-	indexes  *indexes
-	lastBase record.Offset
-	batches  int64
+	next    record.Offset // first offset that the next batch may have
+	epoch   record.LeaderEpoch
+	shown   int
+	indexes *indexes
+	batches int64
 }
 
 // dumpSegment shows or verifies one segment. It gives the offset after its last
