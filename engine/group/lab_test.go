@@ -63,7 +63,8 @@ func (l *lab) Submit(fn func()) {
 // afterFunc is time.AfterFunc for a Coordinator.
 func (l *lab) afterFunc(d time.Duration, fn func()) Timer {
 	return time.AfterFunc(d, func() {
-		l.publish()
+		l.mu.Lock()
+		defer l.mu.Unlock() // the next one sees what this one has done
 		fn()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/posthouse/posthouse/storage/record"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,6 +42,7 @@ type shard struct {
 	alarm    Timer // nil: none is set
 	alarmAt  instant
 	expiry   timer
+	overdue  timer // of the oldest write at the log
 
 	cancelLoad context.CancelFunc
 	loadCtx    context.Context
@@ -51,12 +53,14 @@ type write struct {
 	group   *group
 	records []kv
 	replay  bool
-	then    func(error)
+	then    func(error) // nil: none, or called already
+	since   instant     // when it was given to the log
 }
 
 func newShard(c *Coordinator, partition int32, epoch record.LeaderEpoch) *shard {
 	s := &shard{coordinator: c, partition: partition, epoch: epoch, groups: make(map[string]*group)}
 	s.loadCtx, s.cancelLoad = context.WithCancel(context.Background())
+	s.overdue.fire = s.writesOverdue
 	return s
 }
 
@@ -68,6 +72,9 @@ func (s *shard) settings() *Settings { return s.coordinator.config.Settings() }
 // replay is set, and then(nil) runs, under the lock. If the append fails
 // then(err) does, and nothing was applied. then may be nil. No records are a
 // write that is done at once.
+//
+// A write that is not covered within offsets.commit.timeout.ms has then called
+// with REQUEST_TIMED_OUT. It may be covered later, and is applied then.
 func (s *shard) write(g *group, records []kv, replay bool, then func(error)) {
 	if len(records) == 0 {
 		if then != nil {
@@ -89,6 +96,9 @@ func (s *shard) leave() {
 		s.flushing = true
 		writes := s.take()
 		s.inflight = append(s.inflight, writes...)
+		for now, i := s.coordinator.now(), 0; i < len(writes); i++ {
+			writes[i].since = now
+		}
 		s.mu.Unlock()
 		batch := buildBatch(record.Timestamp(s.coordinator.nowMs()), writes, s.settings().Codec)
 		s.coordinator.config.Log.Append(s.partition, s.epoch, batch, func(err error) { s.appended(writes, err) })
@@ -96,6 +106,9 @@ func (s *shard) leave() {
 		s.flushing = false
 	}
 	if s.state == shardActive {
+		if len(s.inflight) > 0 && !s.overdue.armed() {
+			s.arm(&s.overdue, s.settings().CommitTimeout)
+		}
 		s.wind()
 	}
 	answers := s.answers
@@ -125,6 +138,23 @@ func (s *shard) take() []*write {
 	return writes
 }
 
+// writesOverdue tells the steps of writes that have waited for too long.
+func (s *shard) writesOverdue() {
+	timeout := s.settings().CommitTimeout
+	now := s.coordinator.now()
+	for _, w := range s.inflight {
+		left := time.Duration(w.since-now) + timeout
+		if left > 0 {
+			s.arm(&s.overdue, left)
+			return
+		}
+		if then := w.then; then != nil {
+			w.then = nil
+			then(kerr.RequestTimedOut)
+		}
+	}
+}
+
 // appended hears what became of the oldest batch that is at the log.
 func (s *shard) appended(writes []*write, err error) {
 	s.mu.Lock()
@@ -137,6 +167,7 @@ func (s *shard) appended(writes []*write, err error) {
 	}
 	if s.inflight = s.inflight[len(writes):]; len(s.inflight) == 0 {
 		s.inflight = nil
+		s.disarm(&s.overdue)
 	}
 	for _, w := range writes {
 		s.finish(w, err)
