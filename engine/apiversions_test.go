@@ -74,7 +74,7 @@ func TestApiVersionsBodies(t *testing.T) {
 		if want := map[bool]int{true: 3, false: 1}[v >= 4]; v >= 3 && len(resp.SupportedFeatures) != want {
 			t.Errorf("v%d: %d supported features", v, len(resp.SupportedFeatures))
 		}
-		if v >= 3 && (len(resp.FinalizedFeatures) != 1 || resp.FinalizedFeaturesEpoch < 0) {
+		if v >= 3 && (len(resp.FinalizedFeatures) != 2 || resp.FinalizedFeaturesEpoch < 0) {
 			t.Errorf("v%d: finalized %v at %d", v, resp.FinalizedFeatures, resp.FinalizedFeaturesEpoch)
 		}
 	}
