@@ -24,7 +24,7 @@ import (
 func TestStreams(t *testing.T) {
 	const partitions = 4
 	words := []string{"post", "house", "horse", "rider", "letter", "road", "inn"}
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine, "group.initial.rebalance.delay.ms=0")
 		mustCreateTopic(t, s.addr, "lines", partitions, nil)
 		mustCreateTopic(t, s.addr, "counts", partitions, nil)
@@ -115,7 +115,7 @@ func waitCounts(t *testing.T, addr string, partitions int, want map[string]int64
 // file go into a topic and from there into another file, across a restart of the
 // worker, which finds the sink's offsets in its group.
 func TestConnect(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine, "group.initial.rebalance.delay.ms=0")
 		mustCreateTopic(t, s.addr, "files", 1, nil)
 		dir := scratchDir(t)

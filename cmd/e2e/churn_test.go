@@ -28,7 +28,7 @@ const churnPartitions = 12
 // no time does a committed offset go back, at no time do two members own a
 // partition in one generation, and once all is calm the group reaches the end.
 func TestGroupChurn(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		for _, protocol := range []string{"cooperative-sticky", "range", "consumer"} {
 			if testing.Short() && protocol == "range" {
 				continue
@@ -60,7 +60,7 @@ func testGroupChurn(t *testing.T, engine, protocol string) {
 			c.join(t)
 		case action < 5:
 			c.remove().leave()
-		case action < 7:
+		case action < 6:
 			c.remove().crash()
 		case action < 8:
 			s.Process.Kill()
@@ -68,7 +68,7 @@ func testGroupChurn(t *testing.T, engine, protocol string) {
 			s.start(t)
 			kills++
 		}
-		time.Sleep(time.Duration(c.rng.IntN(800)) * time.Millisecond)
+		time.Sleep(time.Duration(c.rng.IntN(600)) * time.Millisecond)
 	}
 	// Calm: what is left of the group reads on to the end.
 	c.calm.Store(true)

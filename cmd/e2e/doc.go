@@ -15,8 +15,9 @@
 //	POSTHOUSE_E2E_KEEP     keep the servers' directories and logs
 //
 // kcat comes from Debian, Kafka's jars from Maven Central, Python clients from
-// PyPI, sarama from the Go module proxy in a module of its own (so that it does
-// not enter this one). Nothing here was written to suit the broker: what fails
+// PyPI, kafkajs from npm, sarama and the suites of kgo and kafka-go from the Go
+// module proxy in modules of their own (so that they do not enter this one); the
+// programs under testdata/java are compiled by javac at test time. Nothing here was written to suit the broker: what fails
 // is listed in FINDINGS.md with its reason, and only what Apache Kafka 4.4
 // fails too, or what a later capability owns, may stand there.
 package e2e

@@ -67,7 +67,7 @@ func TestGroupClients(t *testing.T) {
 		t.Errorf("%d runs are listed, at least %d are asked for", runs, leastRuns)
 	}
 	records := fmt.Sprint(amount(30_000, 3_000))
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine, "group.initial.rebalance.delay.ms=0",
 			"group.consumer.heartbeat.interval.ms=1000", "group.consumer.min.heartbeat.interval.ms=1000")
 		for _, client := range groupClients {

@@ -18,7 +18,7 @@ import (
 // TestKafkaGroupTools runs what Kafka ships for groups: consumers in a group
 // and the command that looks at groups and changes them.
 func TestKafkaGroupTools(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine, "group.initial.rebalance.delay.ms=0")
 		tool := func(t *testing.T, class string, args ...string) string {
 			t.Helper()

@@ -63,6 +63,14 @@ func onEachEngine(t *testing.T, f func(t *testing.T, engine string)) {
 	}
 }
 
+// onEachEngineInFull runs f once per engine, under -short only on the first: for
+// suites that look at what lies above the network.
+func onEachEngineInFull(t *testing.T, f func(t *testing.T, engine string)) {
+	for _, engine := range engines[:amount(len(engines), 1)] {
+		t.Run(engine, func(t *testing.T) { f(t, engine) })
+	}
+}
+
 // amount is full, or short under -short.
 func amount(full, short int) int {
 	if testing.Short() {

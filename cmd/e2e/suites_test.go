@@ -34,10 +34,12 @@ type goSuite struct {
 // suiteList names tests and subtests as `go test -v` does.
 type suiteList struct {
 	pass []string // must pass
+	ours []string // must pass here, though Kafka 4.4 fails it (FINDINGS.md says why)
 	skip []string // skip themselves; a skip of anything else is a failure
 }
 
-// readSuiteList reads a list: one "pass NAME" or "skip NAME" a line, # comments.
+// readSuiteList reads a list: one "pass NAME", "ours NAME" or "skip NAME" a line,
+// # comments.
 func readSuiteList(t *testing.T, path string) suiteList {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -52,6 +54,8 @@ func readSuiteList(t *testing.T, path string) suiteList {
 		case line == "" || line[0] == '#':
 		case verb == "pass":
 			list.pass = append(list.pass, name)
+		case verb == "ours":
+			list.ours = append(list.ours, name)
 		case verb == "skip":
 			list.skip = append(list.skip, name)
 		default:
@@ -69,7 +73,7 @@ func (l suiteList) matching(run string) suiteList {
 		top, _, _ := strings.Cut(name, "/")
 		return !re.MatchString(top)
 	}
-	return suiteList{slices.DeleteFunc(l.pass, other), slices.DeleteFunc(l.skip, other)}
+	return suiteList{slices.DeleteFunc(l.pass, other), slices.DeleteFunc(l.ours, other), slices.DeleteFunc(l.skip, other)}
 }
 
 // verdictLine is what `go test -v` prints when a test or subtest is over.
@@ -91,6 +95,10 @@ func (g goSuite) run(t *testing.T, s *server) {
 		list = list.matching(g.short)
 		args = append(args, "-test.run", g.short)
 	}
+	excused := list.ours
+	if s.engine != engineKafka {
+		list.pass, excused = append(list.pass, list.ours...), nil
+	}
 	cmd := exec.Command(bin, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), g.env...)
@@ -101,17 +109,18 @@ func (g goSuite) run(t *testing.T, s *server) {
 	if writeErr := os.WriteFile(saved, []byte(out), 0o644); writeErr != nil {
 		t.Error(writeErr)
 	}
-	g.judge(t, s, list, out)
-	if err != nil {
+	g.judge(t, s, list, excused, out)
+	if err != nil && len(excused) == 0 {
 		t.Errorf("%s ended with %v; its output is in %s\n%s", g.pkg, err, saved, tail(out))
 	}
 	t.Logf("%s on %s: %d of %d tests passed, %d may skip, %v", g.module, s.engine,
 		len(verdicts(out, "PASS", list.pass)), len(list.pass), len(list.skip), took)
 }
 
-// judge reports every difference between the output and the list. What skips
-// for want of a feature may run on Kafka, which has it.
-func (g goSuite) judge(t *testing.T, s *server, list suiteList, out string) {
+// judge reports every difference between the output and the list, but for the
+// failures that are excused. What skips for want of a feature may run on Kafka,
+// which has it.
+func (g goSuite) judge(t *testing.T, s *server, list suiteList, excused []string, out string) {
 	t.Helper()
 	passed := verdicts(out, "PASS", nil)
 	for _, name := range list.pass {
@@ -120,6 +129,9 @@ func (g goSuite) judge(t *testing.T, s *server, list suiteList, out string) {
 		}
 	}
 	for _, name := range verdicts(out, "FAIL", nil) {
+		if slices.Contains(excused, name) {
+			continue
+		}
 		t.Errorf("failed: %s\n%s", name, outputOf(out, name))
 	}
 	skipped := verdicts(out, "SKIP", nil)
@@ -210,7 +222,7 @@ func TestFranzSuite(t *testing.T) {
 // versions without asking. They dial localhost:9092 and nothing else, and
 // some hold only while others run beside them.
 func TestSegmentioSuite(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		s := newServer(t, engine, scratchDir(t), "num.partitions=1", "message.max.bytes=200000000",
 			"group.initial.rebalance.delay.ms=0", "advertised.listeners=PLAINTEXT://localhost:9092")
 		s.addr, s.Config.Addr = "127.0.0.1:9092", "127.0.0.1:9092"
@@ -219,13 +231,13 @@ func TestSegmentioSuite(t *testing.T) {
 			module: "segmentio",
 			pkg:    "github.com/segmentio/kafka-go",
 			list:   "tests.txt",
-			least:  130,
+			least:  133,
 			skip: "^(TestUnsupportedSASLMechanism|TestClient(Create|Delete|Describe)ACLs|Test(Describe|Alter)UserScramCredentials" +
 				"|TestClientFindCoordinator|TestClientAlterPartitionReassignments(MultiTopics)?" +
-				"|TestClientElectLeaders|TestReaderReadCompactedMessage|TestRebalanceTooManyConsumers)$" +
+				"|TestReaderReadCompactedMessage)$" +
 				"|^TestWriter$/^writing_a_message_with_SASL" +
 				"|^TestReaderConsumerGroup$/^(verify_offset_committed.*|consumer_group_commits_on_close|consumer_group_rebalance)$",
-			short: "^(TestReaderConsumerGroup|TestConsumerGroup|TestClientOffset.*|TestClient(Describe|List|Delete)Groups|TestConn)$",
+			short: "^(TestConsumerGroup.*|TestClientOffset.*|TestClient(Describe|List|Delete)Groups|TestCloseLeavesGroup|TestConn)$",
 			env:   []string{"KAFKA_SKIP_NETTEST=1", "KAFKA_VERSION=3.7.0"},
 			args:  []string{"-test.parallel", "16"},
 			limit: time.Duration(amount(7, 2)) * time.Minute,

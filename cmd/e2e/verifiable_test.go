@@ -94,7 +94,7 @@ func (c *verifiableConsumer) owned(t *testing.T) []int32 {
 // under both protocols while members come, go and are killed: each record is
 // read, each commit succeeds, no partition has two owners.
 func TestVerifiable(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, engine string) {
+	onEachEngineInFull(t, func(t *testing.T, engine string) {
 		s := startServer(t, engine, "group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000",
 			"group.consumer.heartbeat.interval.ms=1000", "group.consumer.min.heartbeat.interval.ms=1000",
 			"group.consumer.session.timeout.ms=6000", "group.consumer.min.session.timeout.ms=6000")
