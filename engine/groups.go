@@ -303,7 +303,7 @@ func (lp *loop) findCoordinator(k *call) {
 			e, req := op.engine, q.(*kmsg.FindCoordinatorRequest)
 			if req.CoordinatorType == groupCoordinator && e.image().Topics[group.OffsetsTopic] == nil {
 				e.config.Admin.CreateInternalTopic(e.ctx, group.OffsetsTopic)
-				// Its partitions load on workers: a moment later they serve.
+				e.waitGroupsLoaded(req.CoordinatorKey, req.CoordinatorKeys)
 			}
 			return e.findCoordinator(req, op.client.Listener)
 		})
@@ -320,6 +320,26 @@ const (
 	txnCoordinator   = 1
 	shareCoordinator = 2
 )
+
+// groupsLoadWait bounds how long the first group of a cluster waits until the
+// partitions of the new offsets topic are loaded, on workers.
+const groupsLoadWait = time.Second
+
+// waitGroupsLoaded waits until findCoordinator can answer for the groups. It
+// may sleep.
+func (e *Engine) waitGroupsLoaded(name string, names []string) {
+	topic := e.image().Topics[group.OffsetsTopic]
+	if topic == nil || len(topic.Partitions) == 0 {
+		return
+	}
+	deadline := time.Now().Add(groupsLoadWait)
+	for _, name := range append(names[:len(names):len(names)], name) {
+		p := group.PartitionFor(name, len(topic.Partitions))
+		for topic.Partitions[p].Leader == e.config.NodeID && !e.groups.Serves(p) && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
 
 func (e *Engine) findCoordinator(q *kmsg.FindCoordinatorRequest, listener string) *kmsg.FindCoordinatorResponse {
 	resp := kmsg.NewPtrFindCoordinatorResponse()
@@ -361,8 +381,11 @@ func (e *Engine) coordinatorOf(kind int8, key, listener string) kmsg.FindCoordin
 	if topic == nil || len(topic.Partitions) == 0 {
 		return fail(kerr.CoordinatorNotAvailable)
 	}
-	leader := im.Broker(topic.Partitions[group.PartitionFor(key, len(topic.Partitions))].Leader)
-	if leader == nil || leader.Fenced {
+	p := group.PartitionFor(key, len(topic.Partitions))
+	leader := im.Broker(topic.Partitions[p].Leader)
+	// A partition that this node is still loading is not offered: kafka-go's Conn
+	// asks for the coordinator until there is one, and then tries nothing again.
+	if leader == nil || leader.Fenced || leader.ID == e.config.NodeID && !e.groups.Serves(p) {
 		return fail(kerr.CoordinatorNotAvailable)
 	}
 	at, ok := leader.Endpoint(listener)

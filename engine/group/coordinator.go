@@ -219,6 +219,17 @@ func (c *Coordinator) Lead(partition int32, epoch record.LeaderEpoch) {
 	c.config.Executor.Submit(s.load)
 }
 
+// Serves says whether a partition is led here and its groups are loaded.
+func (c *Coordinator) Serves(partition int32) bool {
+	s := (*c.shards.Load())[partition]
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == shardActive
+}
+
 // Resign gives a partition up: what waits is answered NOT_COORDINATOR.
 func (c *Coordinator) Resign(partition int32) {
 	c.mu.Lock()
