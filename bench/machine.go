@@ -82,7 +82,7 @@ func (m *Machine) UseUpFreeMemory(ctx context.Context) (free int64, err error) {
 	const stretch, progress = 512 << 20, 32 << 20 // less progress in a stretch is none
 	stretchFree := int64(1 << 62)
 	for read := int64(0); read < 2*total; read += fillStep {
-		if free, err = meminfo("MemFree"); err != nil || free < memFreeTarget {
+		if free, err = freeMemory(); err != nil || free < memFreeTarget {
 			return free, err
 		}
 		if read%stretch == 0 {
@@ -100,6 +100,50 @@ func (m *Machine) UseUpFreeMemory(ctx context.Context) (free int64, err error) {
 		m.fillOffset += fillStep
 	}
 	return free, fmt.Errorf("still %d MiB of memory free after reading twice the machine's memory", free>>20)
+}
+
+// freeMemory is the free memory, in bytes, that files are written into. Where
+// the Normal zone is most of the memory the kernel recycles the page cache in it
+// before it falls back on the low zones (alloc_flags_nofragment in mm/page_alloc.c),
+// so that up to 3 GiB of DMA32 stay free for ever, and do not count.
+func freeMemory() (int64, error) {
+	if data, err := os.ReadFile("/proc/zoneinfo"); err == nil {
+		if free, ok := normalFree(string(data)); ok {
+			return free, nil
+		}
+	}
+	return meminfo("MemFree")
+}
+
+// normalFree is the free memory of the Normal and Movable zones in bytes; not ok
+// where they are less than half of all memory.
+func normalFree(zoneinfo string) (free int64, ok bool) {
+	var zone string
+	var normal, all int64
+	for line := range strings.Lines(zoneinfo) {
+		f := strings.Fields(line)
+		if len(f) == 4 && f[0] == "Node" && f[2] == "zone" {
+			zone = f[3]
+		}
+		counted := zone == "Normal" || zone == "Movable"
+		var pages int64
+		switch {
+		case len(f) == 3 && f[0] == "pages" && f[1] == "free" && counted:
+			if _, err := fmt.Sscan(f[2], &pages); err != nil {
+				return 0, false
+			}
+			free += pages
+		case len(f) == 2 && f[0] == "managed":
+			if _, err := fmt.Sscan(f[1], &pages); err != nil {
+				return 0, false
+			}
+			all += pages
+			if counted {
+				normal += pages
+			}
+		}
+	}
+	return free * int64(os.Getpagesize()), normal > all/2
 }
 
 // meminfo is a line of /proc/meminfo in bytes.
