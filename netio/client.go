@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +32,7 @@ func (s *Server) Dial(ctx context.Context, address string, loop int, state any) 
 	if s.stopping.Load() {
 		return nil, ErrServerClosed
 	}
-	var d net.Dialer
+	d := net.Dialer{ControlContext: s.dialCongestion}
 	std, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -44,11 +45,23 @@ func (s *Server) Dial(ctx context.Context, address string, loop int, state any) 
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("netio: dial %s: too many connections to this address", address)
 	}
-	s.tuneSocket(fd, remote)
+	s.tuneSocket(fd)
 	c := &Conn{State: state, loop: s.loops[loop], listener: dialledListener, remote: remote, id: s.nextID.Add(1), fd: fd, lowWater: 1}
 	c.onWritable, _ = s.handler.(WritableHandler)
 	c.loop.Post((*openTask)(c))
 	return c, nil
+}
+
+// dialCongestion sets the congestion control of a socket that is about to
+// connect to a loopback address: before, for setCongestion's reason.
+func (s *Server) dialCongestion(_ context.Context, _, address string, raw syscall.RawConn) error {
+	peer, err := netip.ParseAddrPort(address)
+	if name := s.config.LoopbackCongestion; err == nil && name != "" && peer.Addr().Unmap().IsLoopback() {
+		return raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+		})
+	}
+	return nil
 }
 
 // takeSocket takes the socket out of the hands of package net. It stays

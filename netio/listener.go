@@ -37,6 +37,9 @@ type listener struct {
 	pause      Timer
 	complained Instant
 	counts     listenerCounts
+	// congestion is the host's TCP_CONGESTION where the socket itself has
+	// another one; see setCongestion.
+	congestion string
 }
 
 // listen binds address, "host:port". An empty host is all addresses, IPv6 and
@@ -238,23 +241,37 @@ func (s *Server) accepted(ln *listener, fd int, remote netip.AddrPort) {
 		return
 	}
 	ln.counts.opened.Add(1)
-	s.tuneSocket(fd, remote)
+	s.tuneSocket(fd)
+	if ln.congestion != "" && !remote.Addr().IsLoopback() {
+		_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, ln.congestion)
+	}
 	id := s.nextID.Add(1)
 	l := s.loops[int(id)%len(s.loops)]
 	c := &Conn{loop: l, listener: ln, remote: remote, id: id, fd: fd, lowWater: 1}
 	l.Post((*openTask)(c))
 }
 
+// setCongestion gives a listening socket the congestion control that loopback
+// peers are to have, for its connections to begin with; the others get the
+// host's back. A connection that began under BBR and is switched afterwards
+// goes on being paced by a timer for each segment, which was a sixth of the CPU
+// of plain reads. What the host does not know is left.
+func (ln *listener) setCongestion(name string) {
+	before, err := unix.GetsockoptString(ln.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+	if name == "" || err != nil || before == name {
+		return
+	}
+	if unix.SetsockoptString(ln.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name) == nil {
+		ln.congestion = before
+	}
+}
+
 // tuneSocket sets the options of a new connection. None is worth refusing it.
-func (s *Server) tuneSocket(fd int, remote netip.AddrPort) {
-	cfg := &s.config
+func (s *Server) tuneSocket(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
-	if cfg.SendBufferBytes > 0 {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, cfg.SendBufferBytes)
-	}
-	if cfg.LoopbackCongestion != "" && remote.Addr().IsLoopback() {
-		_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cfg.LoopbackCongestion)
+	if n := s.config.SendBufferBytes; n > 0 {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, n)
 	}
 }
 

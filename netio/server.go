@@ -125,6 +125,7 @@ func (s *Server) Listen(name, address string) (net.Addr, error) {
 		return nil, err
 	}
 	ln := &listener{name: name, fd: fd, address: bound}
+	ln.setCongestion(s.config.LoopbackCongestion)
 	ln.pause.Task = acceptAgain{s}
 	s.listenersMu.Lock()
 	ln.index = len(s.listeners)
