@@ -31,6 +31,9 @@ func (c *Coordinator) JoinGroup(q *kmsg.JoinGroupRequest, from Client, done func
 	case q.Group == "":
 		done(joinError(q.MemberID, kerr.InvalidGroupID))
 		return
+	case !fitRecord(q):
+		done(joinError(q.MemberID, kerr.InvalidRequest))
+		return
 	case timeout < settings.MinSessionTimeout || timeout > settings.MaxSessionTimeout:
 		done(joinError(q.MemberID, kerr.InvalidSessionTimeout))
 		return
@@ -43,6 +46,12 @@ func (c *Coordinator) JoinGroup(q *kmsg.JoinGroupRequest, from Client, done func
 	q.Protocols = ownProtocols(q.Protocols) // which point into the frame
 	s.joinGroup(q, from, func(resp *kmsg.JoinGroupResponse) { s.answer(func() { done(resp) }) })
 	s.leave()
+}
+
+// fitRecord says whether a group's record can hold what the member says.
+func fitRecord(q *kmsg.JoinGroupRequest) bool {
+	return len(q.ProtocolType) <= stringMax && (q.InstanceID == nil || len(*q.InstanceID) <= stringMax) &&
+		!slices.ContainsFunc(q.Protocols, func(p kmsg.JoinGroupRequestProtocol) bool { return len(p.Name) > stringMax })
 }
 
 // joinGroup finds or makes the group that a member joins. An empty group of the

@@ -70,6 +70,8 @@ func checkHeartbeat(q *kmsg.ConsumerGroupHeartbeatRequest, settings *Settings) *
 		return invalid("InstanceId can't be null.")
 	case q.MemberEpoch < epochLeaveStatic:
 		return invalid("MemberEpoch is invalid.")
+	case len(q.MemberID) > stringMax || q.SubscribedTopicRegex != nil && len(*q.SubscribedTopicRegex) > stringMax:
+		return invalid("A string is too long.")
 	case q.ServerAssignor != nil && !slices.Contains(settings.ConsumerAssignors, *q.ServerAssignor):
 		return refuse(kerr.UnsupportedAssignor, "ServerAssignor %s is not supported. Supported assignors: %s.",
 			*q.ServerAssignor, strings.Join(settings.ConsumerAssignors, ", "))

@@ -208,6 +208,24 @@ func sortedAssignment(a assignor.Assignment) assignor.Assignment {
 	return a
 }
 
+// mergedAssignment does so where topics and partitions may come more than once.
+func mergedAssignment(a assignor.Assignment) assignor.Assignment {
+	a = sortedAssignment(a)
+	merged := a[:0]
+	for _, t := range a {
+		if n := len(merged); n > 0 && merged[n-1].Topic == t.Topic {
+			merged[n-1].Partitions = append(merged[n-1].Partitions, t.Partitions...)
+			slices.Sort(merged[n-1].Partitions)
+			continue
+		}
+		merged = append(merged, t)
+	}
+	for i := range merged {
+		merged[i].Partitions = slices.Compact(merged[i].Partitions)
+	}
+	return merged
+}
+
 type byPartition ownedTopic
 
 func (t byPartition) Len() int           { return len(t.partitions) }

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/posthouse/posthouse/engine/group/assignor"
 	"github.com/posthouse/posthouse/storage/record"
@@ -66,7 +67,7 @@ func tags(r *kbin.Reader, known func(tag uint32, r *kbin.Reader)) {
 		field := kbin.Reader{Src: r.Span(int(size))}
 		known(tag, &field)
 		if !field.Ok() {
-			r.Span(len(r.Src) + 1) // the value is broken
+			breakValue(r)
 		}
 	}
 }
@@ -171,6 +172,9 @@ func readMember(r *kbin.Reader, m *memberState) {
 			m.classic.protocols = append(m.classic.protocols, p)
 		}
 		tags(r, noTags)
+		if len(m.classic.protocols) == 0 {
+			breakValue(r) // nobody joins without one
+		}
 	})
 }
 
@@ -193,13 +197,34 @@ func appendPartitions(b []byte, topic record.TopicID, partitions []int32) []byte
 	return b
 }
 
+// partitionsMax bounds the partitions that a record may name: owners are kept by
+// partition, so a record that is damaged must not choose how many there are.
+const partitionsMax = 1 << 20
+
+// readPartitions reads partitions of a topic, each once and in any order; the
+// value is broken if they cannot be.
 func readPartitions(r *kbin.Reader) []int32 {
-	var partitions []int32
-	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {
-		partitions = append(partitions, r.Int32())
+	partitions := readInt32s(r)
+	sorted := slices.Sorted(slices.Values(partitions))
+	for i, p := range sorted {
+		if p < 0 || p >= partitionsMax || i > 0 && p == sorted[i-1] {
+			breakValue(r)
+			return nil
+		}
 	}
 	return partitions
 }
+
+func readInt32s(r *kbin.Reader) []int32 {
+	var all []int32
+	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {
+		all = append(all, r.Int32())
+	}
+	return all
+}
+
+// breakValue makes the reader one of a value that is too short.
+func breakValue(r *kbin.Reader) { r.Span(len(r.Src) + 1) }
 
 func readTarget(r *kbin.Reader) assignor.Assignment {
 	var a assignor.Assignment
@@ -210,7 +235,13 @@ func readTarget(r *kbin.Reader) assignor.Assignment {
 		a = append(a, t)
 	}
 	tags(r, noTags)
-	return sortedAssignment(a)
+	a = sortedAssignment(a)
+	for i := range a {
+		if i > 0 && a[i].Topic == a[i-1].Topic {
+			breakValue(r)
+		}
+	}
+	return a
 }
 
 // currentValue is the value of kind 8.
@@ -252,7 +283,7 @@ func readOwned(r *kbin.Reader, epoch int32) owned {
 		t := ownedTopic{topic: r.Uuid(), partitions: readPartitions(r)}
 		tags(r, func(tag uint32, r *kbin.Reader) {
 			if tag == 0 {
-				t.epochs = readPartitions(r)
+				t.epochs = readInt32s(r)
 			}
 		})
 		if len(t.epochs) != len(t.partitions) {
@@ -263,7 +294,13 @@ func readOwned(r *kbin.Reader, epoch int32) owned {
 		}
 		o = append(o, t)
 	}
-	return sortedOwned(o)
+	o = sortedOwned(o)
+	for i := range o {
+		if i > 0 && o[i].topic == o[i-1].topic {
+			breakValue(r)
+		}
+	}
+	return o
 }
 
 // regexValue is the value of kind 16.

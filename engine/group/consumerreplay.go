@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/posthouse/posthouse/engine/group/assignor"
 )
 
 // replayConsumer applies a record of a consumer group, or its tombstone
@@ -29,40 +31,57 @@ func (s *shard) replayConsumer(key, value []byte) error {
 	c, ok := g.protocol.(*consumerGroup)
 	if !ok {
 		c = newConsumerGroup(g)
-		g.setProtocol(c)
 	}
 	if err := c.apply(kind, name, value); err != nil {
+		s.drop(g)
 		return fmt.Errorf("group %q, record of kind %d: %w", id, kind, err)
+	}
+	if !ok {
+		g.setProtocol(c)
 	}
 	return nil
 }
 
-// apply applies a record that is not a tombstone.
+// apply applies a record that is not a tombstone, all of it or, with an error,
+// nothing.
 func (c *consumerGroup) apply(kind uint16, name string, value []byte) error {
 	r, err := consumerReader(value)
 	if err != nil {
 		return err
 	}
+	var epoch int32
+	var number int64
+	var target assignor.Assignment
+	var regex *resolvedRegex
+	member := c.stateOf(name)
 	switch kind {
 	case keyConsumerMetadata:
-		c.epoch, c.metadataHash = readGroupEpoch(r)
+		epoch, number = readGroupEpoch(r)
 	case keyConsumerTargetMetadata:
-		c.targetEpoch, c.targetMs = readTargetEpoch(r)
+		epoch, number = readTargetEpoch(r)
 	case keyConsumerTargetMember:
-		c.targets[name] = readTarget(r)
+		target = readTarget(r)
 	case keyConsumerMember:
-		next := c.stateOf(name)
-		readMember(r, &next)
-		c.update(next)
+		readMember(r, &member)
 	case keyConsumerCurrentAssignment:
-		next := c.stateOf(name)
-		readCurrent(r, &next)
-		c.update(next)
+		readCurrent(r, &member)
 	case keyConsumerRegularExpression:
-		c.regexes[name] = readRegex(r)
+		regex = readRegex(r)
 	}
-	if !r.Ok() {
-		return r.Complete()
+	if err := r.Complete(); err != nil {
+		return err
+	}
+	switch kind {
+	case keyConsumerMetadata:
+		c.epoch, c.metadataHash = epoch, number
+	case keyConsumerTargetMetadata:
+		c.targetEpoch, c.targetMs = epoch, number
+	case keyConsumerTargetMember:
+		c.targets[name] = target
+	case keyConsumerMember, keyConsumerCurrentAssignment:
+		c.update(member)
+	case keyConsumerRegularExpression:
+		c.regexes[name] = regex
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -166,11 +167,19 @@ func javaHash(s string) int32 {
 	return h
 }
 
+// stringMax is the longest string that the keys of records hold, in bytes. In
+// requests of flexible versions there may be longer ones, which Kafka's parser
+// refuses.
+const stringMax = math.MaxInt16
+
 // enter finds the shard of a group and locks it; the caller ends its step with
 // shard.leave. The error is what a client is told: INVALID_GROUP_ID,
 // COORDINATOR_NOT_AVAILABLE while there is no offsets topic, NOT_COORDINATOR,
 // COORDINATOR_LOAD_IN_PROGRESS.
 func (c *Coordinator) enter(group string) (*shard, *kerr.Error) {
+	if len(group) > stringMax {
+		return nil, kerr.InvalidGroupID
+	}
 	im := c.config.Image()
 	topic := im.Topics[OffsetsTopic]
 	if topic == nil || len(topic.Partitions) == 0 {

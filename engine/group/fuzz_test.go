@@ -3,6 +3,8 @@ package group
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/posthouse/posthouse/storage/record"
@@ -37,6 +39,10 @@ func FuzzReplay(f *testing.F) {
 	for kind := range byte(20) {
 		f.Add([]byte{0, kind, 0, 1, 'g', 0, 1, 'm'}, []byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 	}
+	for _, r := range sampleRecords() {
+		f.Add(r.key, r.value)
+		f.Add(r.key, []byte(nil))
+	}
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		if len(value) == 0 {
 			value = nil
@@ -60,15 +66,26 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// recordsOf writes what a shard holds of classic groups and offsets.
+// recordsOf writes what a shard holds.
 func recordsOf(s *shard) []kv {
 	var all []kv
 	for _, g := range s.sorted() {
 		g.offsets.each(func(topic string, partition int32, o *offset) {
 			all = append(all, offsetRecord(g.id, topic, partition, o))
 		})
-		if c, ok := g.protocol.(*classicGroup); ok {
+		switch c := g.protocol.(type) {
+		case *classicGroup:
 			all = append(all, c.record((*classicMember).current))
+		case *consumerGroup:
+			all = c.all(all)
+			for _, id := range slices.Sorted(maps.Keys(c.targets)) {
+				if c.members[id] == nil {
+					all = append(all, kv{key: consumerKey(keyConsumerTargetMember, g.id, id), value: targetValue(c.targets[id])})
+				}
+			}
+			for _, x := range slices.Sorted(maps.Keys(c.regexes)) {
+				all = append(all, kv{key: consumerKey(keyConsumerRegularExpression, g.id, x), value: regexValue(c.regexes[x])})
+			}
 		}
 	}
 	for i := range all {

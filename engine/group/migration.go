@@ -83,7 +83,11 @@ func upgradedMember(p *classicGroup, m *classicMember, protocol string, im *meta
 		}
 		for _, t := range a.Topics {
 			if topic := im.Topics[t.Topic]; topic != nil {
-				assigned = append(assigned, assignor.TopicPartitions{Topic: topic.ID, Partitions: slices.Clone(t.Partitions)})
+				// The leader has written it: there may be anything in it.
+				partitions := slices.DeleteFunc(slices.Clone(t.Partitions), func(p int32) bool {
+					return p < 0 || int(p) >= len(topic.Partitions)
+				})
+				assigned = append(assigned, assignor.TopicPartitions{Topic: topic.ID, Partitions: partitions})
 			}
 		}
 	}
@@ -94,7 +98,7 @@ func upgradedMember(p *classicGroup, m *classicMember, protocol string, im *meta
 	next.rebalanceTimeoutMs = int32(m.rebalanceTimeout.Milliseconds())
 	next.classic = &classicSide{sessionTimeoutMs: int32(m.sessionTimeout.Milliseconds()), protocols: m.protocols}
 	next.epoch, next.previousEpoch = p.generation, p.generation
-	next.assigned = ownedAt(sortedAssignment(assigned), p.generation)
+	next.assigned = ownedAt(mergedAssignment(assigned), p.generation)
 	return next, false, true
 }
 

@@ -181,11 +181,7 @@ func (s *shard) finish(w *write, err error) {
 	g := w.group
 	g.writes--
 	if err == nil && w.replay {
-		for _, r := range w.records {
-			if err := s.replay(r.key, r.value); err != nil {
-				panic(fmt.Sprintf("BUG: group: a record that was just written is not understood: %v", err))
-			}
-		}
+		err = s.apply(w)
 	}
 	if w.then != nil {
 		w.then(err)
@@ -197,13 +193,30 @@ func (s *shard) finish(w *write, err error) {
 	}
 }
 
+// apply applies the records of a write that is committed. One that cannot be read
+// back (a string of a request that does not fit into a record) is passed over as
+// it will be when the partition is loaded, and the step hears of it.
+func (s *shard) apply(w *write) error {
+	var failed error
+	for _, r := range w.records {
+		if err := s.replay(r.key, r.value); err != nil {
+			failed = fmt.Errorf("a record that was just written is not understood: %w", err)
+			s.coordinator.config.Logger.Error("a group's record is passed over",
+				"partition", s.partition, "group", w.group.id, "err", failed)
+		}
+	}
+	return failed
+}
+
 // load replays the partition and begins to serve. Worker context.
 func (s *shard) load() {
 	// Nobody else looks at the groups of a shard that is loading.
-	batches := 0
+	batches, skipped := 0, 0
 	err := s.coordinator.config.Log.Scan(s.loadCtx, s.partition, s.epoch, func(b record.Batch) error {
 		batches++
-		return s.loadBatch(b)
+		n, err := s.loadBatch(b, skippedLogMax-skipped)
+		skipped += n
+		return err
 	})
 	if errors.Is(err, context.Canceled) {
 		return
@@ -222,6 +235,10 @@ func (s *shard) load() {
 		return
 	}
 	s.state = shardActive
+	if skipped > 0 {
+		log.Error("records of groups were passed over: their groups may lack members, or go on from older offsets",
+			"partition", s.partition, "epoch", s.epoch, "records", skipped)
+	}
 	if batches > 0 {
 		log.Info("groups loaded", "partition", s.partition, "epoch", s.epoch, "batches", batches, "groups", len(s.groups))
 	}
@@ -236,20 +253,30 @@ func (s *shard) load() {
 	s.leave()
 }
 
+// skippedLogMax bounds how many records that are passed over a load logs one by
+// one.
+const skippedLogMax = 20
+
 // loadBatch replays one batch. Records of a kind that is not known here are
-// passed over, as Kafka does.
-func (s *shard) loadBatch(b record.Batch) error {
+// passed over, as Kafka does, and so are those that cannot be read, which it
+// counts and of which it logs the first few. Kafka does not load the partition
+// then, and nothing short of writing to the log by hand makes it: one record
+// would take a fiftieth of all groups away for good. The batch's checksum is
+// right, so it is one record that somebody wrote wrong; without it a group goes
+// on from an older offset or has a member join again.
+func (s *shard) loadBatch(b record.Batch, logMax int) (skipped int, err error) {
 	if b.Attributes().Control() {
-		return nil
+		return 0, nil
 	}
-	var failed error
-	err := b.Each(func(r record.Record) bool {
+	err = b.Each(func(r record.Record) bool {
 		if err := s.replay(r.Key, r.Value); err != nil && !errors.Is(err, errUnknownRecord) {
-			failed = fmt.Errorf("offset %d: %w", r.Offset, err)
+			if skipped++; skipped <= logMax {
+				s.coordinator.config.Logger.Error("a group's record is passed over", "partition", s.partition, "offset", r.Offset, "err", err)
+			}
 		}
-		return failed == nil
+		return true
 	})
-	return errors.Join(failed, err)
+	return skipped, err
 }
 
 // resign ends the shard: all that waits is answered NOT_COORDINATOR.
