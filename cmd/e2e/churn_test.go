@@ -46,6 +46,7 @@ func testGroupChurn(t *testing.T, engine, protocol string) {
 		"group.consumer.session.timeout.ms=3000", "group.consumer.min.session.timeout.ms=3000")
 	mustCreateTopic(t, s.addr, "churn", churnPartitions, nil)
 	c := &churn{s: s, protocol: protocol, rng: rand.New(rand.NewPCG(seed, 0)), owners: map[ownership]string{}, acked: map[int32]int64{}}
+	t.Cleanup(c.closing.Wait) // after those of the members
 	ctx, cancel := context.WithCancel(t.Context())
 	var background sync.WaitGroup
 	background.Go(func() { c.produce(ctx) })
@@ -98,6 +99,7 @@ type churn struct {
 	members  []*churnMember
 	joined   int
 	calm     atomic.Bool // no more is produced
+	closing  sync.WaitGroup
 	commits  atomic.Int64
 	looks    atomic.Int64
 	failure  atomic.Pointer[error]
@@ -245,7 +247,7 @@ func (c *churn) join(t *testing.T) {
 	c.members = append(c.members, m)
 	c.joined++
 	go m.run(ctx)
-	t.Cleanup(func() { m.stop(); <-m.done; m.wire.cut(); m.cl.CloseAllowingRebalance() })
+	t.Cleanup(func() { m.stop(); <-m.done; m.wire.cut(); m.close() })
 }
 
 // run polls and commits. While a poll's records are handled no rebalance takes
@@ -343,15 +345,19 @@ func (m *churnMember) leave() {
 	defer cancel()
 	_ = m.cl.LeaveGroupContext(ctx) // the node may be down: then the session ends it
 	m.wire.cut()
-	m.cl.CloseAllowingRebalance()
+	m.close()
 }
+
+// close lets go of the client, which may take its time over a network that is
+// cut. It has said its last word.
+func (m *churnMember) close() { m.c.closing.Go(m.cl.CloseAllowingRebalance) }
 
 // crash ends the member without a word to the broker.
 func (m *churnMember) crash() {
 	m.wire.cut()
 	m.stop()
 	<-m.done
-	m.cl.CloseAllowingRebalance()
+	m.close()
 }
 
 // cutWire is a network that can be cut for good.
