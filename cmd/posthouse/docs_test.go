@@ -128,10 +128,7 @@ var changes = map[config.Update]string{
 // changedByRestart are keys that clients may change at run time, as in Kafka,
 // and that are read at the next start alone.
 var changedByRestart = map[string]string{
-	"max.connections":                   "at the next start",
-	"max.connections.per.ip":            "at the next start",
 	"num.recovery.threads.per.data.dir": "restart, file only",
-	"producer.id.expiration.ms":         "restart, file only",
 }
 
 func brokerTable(include func(*config.Definition) bool) string {

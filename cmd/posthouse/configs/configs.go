@@ -255,11 +255,13 @@ func newSet() *cobra.Command {
 	conn := &cli.Conn{}
 	var appendTo, subtract, validate bool
 	cmd := &cobra.Command{
-		Use: "set KIND NAME KEY=VALUE...", Short: "Set configs; they hold at once",
+		Use: "set KIND NAME KEY=VALUE...", Short: "Set configs of a topic, a broker, all brokers or a group",
+		Long: "Set configs of a topic, a broker, all brokers (broker default) or a group. They hold at\n" +
+			"once; keys that only a restart can change are refused.",
 		Args: resourceArgs("KEY=VALUE"), ValidArgsFunction: complete(conn),
 		Example: "  posthouse config set topic orders retention.ms=86400000 cleanup.policy=delete\n" +
 			"  posthouse config set broker default log.retention.ms=604800000\n" +
-			"  posthouse config set group billing consumer.session.timeout.ms=30000",
+			"  posthouse config set group billing consumer.session.timeout.ms=60000",
 		RunE: conn.Run(func(ctx context.Context, s *cli.Session, args []string) error {
 			r, err := parseResource(args[0], args[1])
 			if err != nil {
