@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"strconv"
@@ -61,7 +62,11 @@ func judge(f *facts) []Finding {
 func judgeConfig(f *facts, out *findings) {
 	switch {
 	case f.Invalid != nil:
-		out.bad(Fail, "config", f.Invalid.Error(), "serve refuses to start with it", "correct the value")
+		fix := "correct the value; docs/configuration.md lists every key"
+		if errors.Is(f.Invalid, fs.ErrNotExist) {
+			fix = "name the properties file that serve is started with, or none for the defaults"
+		}
+		out.bad(Fail, "config", f.Invalid.Error(), "serve refuses to start with it", fix)
 	case len(f.Warnings) > 0:
 		for _, w := range f.Warnings {
 			out.bad(Warn, "config", w, "the setting does not do what it seems to", "remove or correct it; docs/configuration.md lists every key")

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,10 @@ func TestChecks(t *testing.T) {
 		status Status
 		says   string
 	}{
-		{"a bad value", func(f *facts) { f.Config, f.Invalid = nil, errors.New("node.id=x") }, "config", Fail, "node.id=x"},
+		{"a bad value", func(f *facts) { f.Config, f.Invalid = nil, errors.New("node.id=x") }, "config", Fail, "correct the value"},
+		{"a missing file", func(f *facts) {
+			f.Config, f.Invalid = nil, &fs.PathError{Op: "open", Path: "a.properties", Err: unix.ENOENT}
+		}, "config", Fail, "name the properties file"},
 		{"an unknown key", func(f *facts) { f.Warnings = []string{"unknown key a.b"} }, "config", Warn, "a.b"},
 		{"no io_uring", func(f *facts) { f.Engine, f.EngineReason = "epoll", "io_uring cannot be used: EPERM" }, "engine", Warn, "EPERM"},
 		{"epoll asked for", func(f *facts) { f.Engine, f.EngineReason = "epoll", "asked for" }, "engine", OK, "asked for"},
@@ -99,7 +103,7 @@ func TestChecks(t *testing.T) {
 		c.change(f)
 		found := judge(f)
 		i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == c.check })
-		if i < 0 || found[i].Status != c.status || !strings.Contains(found[i].Found+found[i].Means, c.says) {
+		if i < 0 || found[i].Status != c.status || !strings.Contains(found[i].Found+found[i].Means+found[i].Do, c.says) {
 			t.Errorf("%s: %+v", c.name, found)
 			continue
 		}
