@@ -158,6 +158,8 @@ func (g *groupLog) Append(partition int32, epoch record.LeaderEpoch, batch recor
 	}
 	a := &groupAppend{to: gp, done: done}
 	a.Batch, a.RequiredAcks, a.Done = batch, -1, a
+	// The epoch may end before it is written, and the log be scanned for the next.
+	a.Fenced, a.LeaderEpoch = true, epoch
 	if gp.partition.Append(&a.Append) {
 		// Others' appends are left, and it may be a loop that has brought this one.
 		g.workers.Submit(func() {

@@ -17,6 +17,12 @@ const acksAll = -1
 type Append struct {
 	storage.Append
 	RequiredAcks int16
+	// Fenced has the append refused with NOT_LEADER_OR_FOLLOWER if it is written
+	// in another leader epoch than LeaderEpoch: a coordinator has read the log up
+	// to its leadership's start, and nothing of an earlier one may come behind
+	// that.
+	Fenced      bool
+	LeaderEpoch record.LeaderEpoch
 	// Next chains appends of one partition, in order, into one call. The
 	// partition uses it while it owns the append.
 	Next *Append
@@ -209,6 +215,8 @@ func (p *Partition) write() {
 		switch {
 		case refused != nil:
 			a.fail(refused)
+		case a.Fenced && a.LeaderEpoch != v.leaderEpoch:
+			a.fail(kerr.NotLeaderForPartition)
 		case notEnough && a.RequiredAcks == acksAll:
 			a.fail(kerr.NotEnoughReplicas)
 		case len(a.Batch) > int(v.config.SegmentBytes):

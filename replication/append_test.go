@@ -292,6 +292,30 @@ func TestAppendFromACompletion(t *testing.T) {
 	}
 }
 
+// TestFencedAppend: what is fenced by the leader epoch is written in that epoch or
+// not at all.
+func TestFencedAppend(t *testing.T) {
+	n := newNode(t).start()
+	n.create("t", 1, nil)
+	n.settle()
+	p := n.get("t", 0)
+	n.ok(p.Log().WarmUp())
+	now := p.LeaderEpoch()
+	for _, c := range []struct {
+		epoch record.LeaderEpoch
+		want  error
+	}{{now, nil}, {now - 1, kerr.NotLeaderForPartition}, {now + 1, kerr.NotLeaderForPartition}, {now, nil}} {
+		a := &Append{Done: new(doneList), Fenced: true, LeaderEpoch: c.epoch}
+		a.Batch = batchOf(t, 1_700_000_000_000, 1, "x")
+		if p.Append(a); !errors.Is(a.Err, c.want) {
+			t.Errorf("in epoch %d an append of epoch %d: %v, want %v", now, c.epoch, a.Err, c.want)
+		}
+	}
+	if leo := p.Offsets().LEO; leo != 2 {
+		t.Errorf("the log ends at %d, want 2", leo)
+	}
+}
+
 // TestHolderIsNotHeldFor: whoever holds the partition writes for others only so
 // often; what keeps coming is left to the next who comes, or to a later Drain.
 func TestHolderIsNotHeldFor(t *testing.T) {
