@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/posthouse/posthouse/storage/record"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -34,23 +35,24 @@ func (c *consumerGroup) join(q *kmsg.JoinGroupRequest, from Client, done func(*k
 	})
 }
 
-// joinClassic serves a JoinGroup; with an error comes the member id to answer with.
+// joinClassic serves a JoinGroup; with an error comes the member id to answer
+// with: none, as Kafka, unless that is what the error is about.
 func (c *consumerGroup) joinClassic(q *kmsg.JoinGroupRequest, protocols []joinProtocol, from Client, done func(*kmsg.JoinGroupResponse)) (string, *kerr.Error) {
 	g := c.group
 	settings := g.shard.settings()
 	if p := settings.ConsumerMigration; p != migrateBoth && p != migrateUp && p != migrateDown {
-		return q.MemberID, kerr.InconsistentGroupProtocol
+		return "", kerr.InconsistentGroupProtocol
 	}
 	id := q.MemberID
 	if id == "" {
-		id = newUUID()
+		id = record.NewTopicID().String() // as members of the consumer protocol get them
 	}
 	st := &consumerStep{g: g, c: c, im: c.image()}
 	if err := st.checkSize(id, q.InstanceID); err != nil {
 		return "", err.code
 	}
 	if !c.supports(q.ProtocolType, protocols) {
-		return q.MemberID, kerr.InconsistentGroupProtocol
+		return "", kerr.InconsistentGroupProtocol
 	}
 	if q.MemberID == "" && q.InstanceID == nil && q.Version >= joinMemberIDRequired {
 		return id, kerr.MemberIDRequired
@@ -58,17 +60,17 @@ func (c *consumerGroup) joinClassic(q *kmsg.JoinGroupRequest, protocols []joinPr
 	// A dynamic member is made under the id that it was told; a static one only
 	// when it has none.
 	if err := st.find(id, q.InstanceID, q.InstanceID == nil || q.MemberID == "", true); err != nil {
-		return q.MemberID, err.code
+		return "", err.code
 	}
 	subscription, ok := readConsumerSubscription(protocols[0].Metadata)
 	if !ok {
-		return q.MemberID, kerr.InconsistentGroupProtocol
+		return "", kerr.InconsistentGroupProtocol
 	}
 	replaced := st.replaced()
 	next := st.member
 	next.describeJoin(q, protocols, &subscription, from)
 	if err := st.subscribe(next); err != nil {
-		return q.MemberID, err.code
+		return "", err.code
 	}
 	st.owns = c.claimOf(&subscription, st)
 	if replaced != nil && replaced.classic == nil && c.classicCount == len(c.members)-1 && c.mayDowngrade(len(c.members)) {
@@ -155,7 +157,11 @@ func joinedConsumer(m *memberState) *kmsg.JoinGroupResponse {
 // joinDowngraded lets a classic static member take the place of the last member
 // of the consumer protocol: the group becomes a classic one.
 func (c *consumerGroup) joinDowngraded(st *consumerStep, replaced *consumerMember, done func(*kmsg.JoinGroupResponse)) {
+	// The others join again unless all of them have arrived at the target.
 	rebalance := c.targetEpoch < st.epoch
+	for _, m := range c.members {
+		rebalance = rebalance || m != replaced && !m.reconciled(c.targetEpoch)
+	}
 	if !rebalance {
 		st.run()
 	}

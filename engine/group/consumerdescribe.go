@@ -25,7 +25,9 @@ func (c *Coordinator) ConsumerGroupDescribe(q *kmsg.ConsumerGroupDescribeRequest
 		*out = kmsg.NewConsumerGroupDescribeResponseGroup()
 		out.Group = id
 		if err := c.consumerDescribe(q, out); err != nil {
-			out.ErrorCode, out.ErrorMessage = err.code.Code, &err.reason
+			if out.ErrorCode = err.code.Code; err.reason != "" {
+				out.ErrorMessage = &err.reason
+			}
 		}
 	}
 	return resp
@@ -36,7 +38,7 @@ func (c *Coordinator) consumerDescribe(q *kmsg.ConsumerGroupDescribeRequest, out
 	case !c.consumerEnabled():
 		return &refusal{code: kerr.UnsupportedVersion, reason: kerr.UnsupportedVersion.Description}
 	case out.Group == "":
-		return &refusal{code: kerr.InvalidGroupID, reason: kerr.InvalidGroupID.Description}
+		return &refusal{code: kerr.InvalidGroupID}
 	}
 	s, err := c.enter(out.Group)
 	if err != nil {

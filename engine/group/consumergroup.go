@@ -72,7 +72,8 @@ type consumerMember struct {
 
 func newConsumerGroup(g *group) *consumerGroup {
 	return &consumerGroup{
-		group: g, members: make(map[string]*consumerMember), instances: make(map[string]*consumerMember),
+		// Kafka's groups begin at epoch 1: the first member's is 2.
+		group: g, epoch: 1, members: make(map[string]*consumerMember), instances: make(map[string]*consumerMember),
 		targets: make(map[string]assignor.Assignment), regexes: make(map[string]*resolvedRegex),
 		owners: make(map[record.TopicID][]*consumerMember), topicCounts: make(map[string]int),
 		regexCounts: make(map[string]int), assignors: make(map[string]int), classicNames: make(map[string]int),

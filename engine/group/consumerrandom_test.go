@@ -31,7 +31,7 @@ func TestConsumerRandom(t *testing.T) {
 				if r.IntN(2) == 0 {
 					r.settings.ConsumerAssignmentInterval = time.Second
 				}
-				synctest.Wait()
+				r.lab.settle()
 				for range 400 {
 					r.step()
 					r.check()
@@ -103,8 +103,7 @@ func (r *randomRun) step() {
 			r.beat(m)
 		}
 	}
-	time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
-	synctest.Wait()
+	r.sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
 }
 
 func (r *randomRun) subscribe(m *randomMember) {
@@ -201,7 +200,7 @@ func (r *randomRun) beat(m *randomMember) {
 			m.told(resp)
 		}
 	})
-	synctest.Wait()
+	r.lab.settle()
 }
 
 func (m *randomMember) owned() assignor.Assignment {
@@ -297,8 +296,7 @@ func (r *randomRun) settle() {
 			m.giveUp()
 			r.beat(m)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		r.sleep(2 * time.Second)
 		r.check()
 	}
 	c := r.group()
@@ -320,7 +318,7 @@ func (r *randomRun) settle() {
 	}
 	before := r.describe("g")
 	r.restart()
-	synctest.Wait()
+	r.lab.settle()
 	if after := r.describe("g"); after != before {
 		r.t.Fatalf("the log says something else:\n%s\nbefore:\n%s", after, before)
 	}

@@ -150,8 +150,7 @@ func (c *consumerGroup) mayDowngrade(size int) bool {
 // downgrade makes a classic group of a consumer group of which only classic
 // members are left: without those that leave, and with joining in place of the
 // static member of the consumer protocol that replaced is. Its epoch is the
-// generation, the target assignment what all have. rebalance has them join again.
-// records come before; then is called as by shard.write
+// generation. rebalance has them join again. records come before; then is called as by shard.write
 // (GroupMetadataManager.convertToClassicGroup).
 func (c *consumerGroup) downgrade(leaving []*consumerMember, joining *joiningMember, rebalance bool, records []kv, then func(error)) {
 	g := c.group
@@ -168,11 +167,16 @@ func (c *consumerGroup) downgrade(leaving []*consumerMember, joining *joiningMem
 	p.protocolName, p.hasProtocol = p.selectProtocol(), true
 	im := c.image()
 	for _, m := range p.order {
-		id := m.id
-		if joining != nil && id == joining.state.id {
-			id = joining.replaced.id
+		// What members consume until they have joined again. (Kafka has the target
+		// assignment here; but if a consumer member joins before they are told of
+		// it, the group believes that others have what they still consume.)
+		var state *memberState
+		if joining != nil && m.id == joining.state.id {
+			state = &joining.state
+		} else {
+			state = &c.members[m.id].memberState
 		}
-		m.assignment = consumerAssignment(im, c.targets[id], m.metadata(p.protocolName))
+		m.assignment = consumerAssignment(im, state.assigned.merge(state.revoking).assignment(), m.metadata(p.protocolName))
 	}
 	records = c.tombstones(records)
 	if joining != nil {
