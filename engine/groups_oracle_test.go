@@ -91,6 +91,12 @@ func (s *groupStory) findCoordinator() {
 // memberID is what a broker puts behind a client's name.
 var memberID = regexp.MustCompile(`(test|[a-z]+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\btest-[A-Za-z0-9_-]{22}\b`)
 
+// bareMemberID is a member id that a broker made of nothing else, for a member of
+// a consumer group.
+var bareMemberID = regexp.MustCompile(bareMemberIDField + `[A-Za-z0-9_-]{22}"`)
+
+const bareMemberIDField = `"MemberID":"`
+
 // note writes down what a broker said, without what may differ.
 func (s *groupStory) note(who string, resp kmsg.Response, otherwise string) {
 	if resp == nil {
@@ -103,6 +109,9 @@ func (s *groupStory) note(who string, resp kmsg.Response, otherwise string) {
 	}
 	text := strings.ReplaceAll(string(raw), s.topic, "T")
 	text = memberID.ReplaceAllStringFunc(text, s.nameOf)
+	text = bareMemberID.ReplaceAllStringFunc(text, func(field string) string {
+		return bareMemberIDField + s.nameOf(strings.Trim(strings.TrimPrefix(field, bareMemberIDField), `"`)) + `"`
+	})
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
 		s.Fatal(err)
@@ -284,6 +293,7 @@ func (s *groupStory) list(version int16, states, types []string) {
 	resp, otherwise := s.conn("").try(req)
 	if l, ok := resp.(*kmsg.ListGroupsResponse); ok {
 		l.Groups = slices.DeleteFunc(l.Groups, func(g kmsg.ListGroupsResponseGroup) bool { return g.Group != s.topic })
+		l.Groups = append([]kmsg.ListGroupsResponseGroup(nil), l.Groups...) // null if none is left
 	}
 	s.note("list", resp, otherwise)
 }
