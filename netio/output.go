@@ -20,8 +20,12 @@ const (
 	sendBytesMax = 512 << 10
 	// turnBytesMax is the share of one connection in one turn, for output.
 	turnBytesMax = 1 << 20
-	// spanStepBytes is how much of a file is probed and sent at a time.
-	spanStepBytes = 256 << 10
+	// spanStepBytes is how much of a file is sent at a time. Of the limit
+	// program's throughput and CPU, 8 readers by 1 MiB, 7 interleaved rounds:
+	// 256 KiB a time 0.89 and 1.29, 1 MiB 1.03 and 1.05.
+	spanStepBytes = 1 << 20
+	// spanProbeBytes is how much of it one probe answers for.
+	spanProbeBytes = 256 << 10
 )
 
 // output is what a loop gathers a send in. Nothing outlives the send: what the
@@ -214,7 +218,12 @@ func (l *Loop) sendRange(c *Conn, r *Request) (int, error) {
 	if s.FD < 0 {
 		n, err = l.sendCopied(c, s.Source, position, step)
 	} else {
-		if p.readAhead <= p.spanSent && !l.out.resident(s.FD, position+step-1) {
+		if ahead := p.readAhead - p.spanSent; ahead > 0 {
+			step = min(step, ahead)
+		} else {
+			step = l.out.residentBytes(s.FD, position, step)
+		}
+		if step == 0 {
 			if p.spanSent == 0 {
 				// What was sent with MSG_MORE must not wait for the disk: setting
 				// the option again pushes it out.
@@ -260,6 +269,17 @@ func (l *Loop) sendCopied(c *Conn, src io.ReaderAt, position, step int64) (int, 
 	o.iovecs[0] = unix.Iovec{Base: &buf[0], Len: uint64(n)}
 	o.n = 1
 	return o.send(c.fd, false)
+}
+
+// residentBytes is how many of the n bytes at position are in the page cache,
+// as far as probes tell.
+func (o *output) residentBytes(fd int, position, n int64) int64 {
+	for have := int64(0); have < n; have += spanProbeBytes {
+		if !o.resident(fd, position+min(have+spanProbeBytes, n)-1) {
+			return have
+		}
+	}
+	return n
 }
 
 // resident reports whether the page that holds the byte at position is in the

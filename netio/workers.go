@@ -47,11 +47,11 @@ func (l *Loop) readCold(r *Request, position, length int64) {
 // read runs on the worker. An error is not reported: sendfile meets it again
 // and closes the connection.
 func (t *coldRead) read() {
-	buf := coldBuffers.Get().(*[spanStepBytes]byte)
+	buf := coldBuffers.Get().(*[spanProbeBytes]byte)
 	position, length := t.position, t.length
 	_ = unix.Fadvise(t.fd, position, 2*length, unix.FADV_WILLNEED)
 	for length > 0 {
-		n, err := unix.Pread(t.fd, buf[:min(spanStepBytes, length)], position)
+		n, err := unix.Pread(t.fd, buf[:min(spanProbeBytes, length)], position)
 		if err == unix.EINTR {
 			continue
 		}
@@ -66,7 +66,7 @@ func (t *coldRead) read() {
 }
 
 // coldBuffers are read into for the side effect.
-var coldBuffers = sync.Pool{New: func() any { return new([spanStepBytes]byte) }}
+var coldBuffers = sync.Pool{New: func() any { return new([spanProbeBytes]byte) }}
 
 // Run is back on the loop: what was read goes out without another probe,
 // since a page that is taken away at once must not stall the reader for ever.
