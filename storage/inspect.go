@@ -66,7 +66,9 @@ func InspectOffsets(name string, data []byte) (map[record.TopicPartition]record.
 }
 
 // InspectTxnIndex reads a .txnindex.
-func InspectTxnIndex(name string, data []byte) ([]AbortedTxn, error) { return parseTxnIndex(name, data) }
+func InspectTxnIndex(name string, data []byte) ([]AbortedTxn, error) {
+	return parseTxnIndex(name, data)
+}
 
 // MetaProperties is meta.properties of a log directory.
 type MetaProperties struct {
