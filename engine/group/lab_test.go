@@ -36,7 +36,8 @@ type lab struct {
 // It is called before the test sleeps or waits.
 func (l *lab) publish() {
 	l.mu.Lock()
-	l.mu.Unlock() //nolint:staticcheck // the edge is all that is wanted
+	//lint:ignore SA2001 the edge is all that is wanted
+	l.mu.Unlock()
 }
 
 // settle waits until nothing moves any more.
