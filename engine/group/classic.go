@@ -173,6 +173,9 @@ func (s *shard) replayClassic(key, value []byte) error {
 	c := newClassicGroup(g)
 	c.restore(&v)
 	g.setProtocol(c)
+	if s.state == shardActive {
+		c.loaded() // converted: its step may have timed out
+	}
 	return nil
 }
 

@@ -78,6 +78,10 @@ func (s *shard) joinGroup(q *kmsg.JoinGroupRequest, from Client, done func(*kmsg
 				done(joinError(q.MemberID, kerr.NotCoordinator))
 				return
 			}
+			if c, ok := g.protocol.(*consumerGroup); !ok || !c.empty() {
+				s.joinGroup(q, from, done) // it was removed, converted or joined meanwhile
+				return
+			}
 			g.remove(g.protocol.tombstones(nil), func(err error) {
 				if err != nil {
 					done(joinError(q.MemberID, appendError(err)))

@@ -80,10 +80,25 @@ func (c *consumerGroup) apply(kind uint16, name string, value []byte) error {
 		c.targets[name] = target
 	case keyConsumerMember, keyConsumerCurrentAssignment:
 		c.update(member)
+		c.begin(c.members[name])
 	case keyConsumerRegularExpression:
 		c.regexes[name] = regex
 	}
 	return nil
+}
+
+// begin begins the session of a member that has just been made. Its step does so
+// too, but hears nothing of a write that came through after it had timed out.
+func (c *consumerGroup) begin(m *consumerMember) {
+	s := c.group.shard
+	if s.state != shardActive || m.session.armed() {
+		return // loaded begins all
+	}
+	_, session, _ := c.config()
+	if m.classic != nil {
+		session = m.classic.sessionTimeout()
+	}
+	s.arm(&m.session, session)
 }
 
 // stateOf is the state of a member, a new one's if there is none.

@@ -3,7 +3,6 @@ package group
 import (
 	"fmt"
 	"strconv"
-	"testing/synctest"
 
 	"github.com/posthouse/posthouse/engine/group/assignor"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -41,7 +40,7 @@ func (s *scenario) join(m *scenarioMember, keys map[string]string) string {
 		got, answered = r, true
 		s.joined(m, r)
 	})
-	synctest.Wait()
+	s.settle()
 	if !answered {
 		return "no answer yet"
 	}
@@ -88,7 +87,7 @@ func (s *scenario) classic(command string, m *scenarioMember, keys map[string]st
 				out = codeName(r.Members[0].ErrorCode)
 			}
 		})
-		synctest.Wait()
+		s.settle()
 		return out
 	}
 	q := kmsg.NewPtrSyncGroupRequest()
@@ -107,7 +106,7 @@ func (s *scenario) classic(command string, m *scenarioMember, keys map[string]st
 	}
 	var got *kmsg.SyncGroupResponse
 	s.c.SyncGroup(q, labClient, func(r *kmsg.SyncGroupResponse) { got = r })
-	synctest.Wait()
+	s.settle()
 	switch {
 	case got == nil:
 		return "no answer yet"
@@ -138,7 +137,7 @@ func (s *scenario) commit(m *scenarioMember, topic, partition string, keys map[s
 	q.Topics = append(q.Topics, t)
 	out := "no answer yet"
 	s.c.OffsetCommit(q, labClient, func(r *kmsg.OffsetCommitResponse) { out = codeName(r.Topics[0].Partitions[0].ErrorCode) })
-	synctest.Wait()
+	s.settle()
 	return out
 }
 

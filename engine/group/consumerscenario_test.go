@@ -36,7 +36,7 @@ func TestConsumerScenarios(t *testing.T) {
 			var got bytes.Buffer
 			synctest.Test(t, func(t *testing.T) {
 				s := &scenario{lab: newLab(t, nil), members: make(map[string]*scenarioMember)}
-				synctest.Wait()
+				s.settle()
 				for line := range strings.Lines(string(text)) {
 					switch {
 					case strings.HasPrefix(line, ">"):
@@ -177,8 +177,7 @@ func (s *scenario) run(f []string) string {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		time.Sleep(d)
-		synctest.Wait()
+		s.sleep(d)
 	default:
 		return s.control(f)
 	}
@@ -190,12 +189,12 @@ func (s *scenario) control(f []string) string {
 	switch f[0] {
 	case "restart":
 		s.restart()
-		synctest.Wait()
+		s.settle()
 	case "hold":
 		s.log.hold = true
 	case "release":
 		s.log.release()
-		synctest.Wait()
+		s.settle()
 	case "fail":
 		s.log.fail = nil
 		if len(f) > 1 {
@@ -266,7 +265,7 @@ func (s *scenario) heartbeat(m *scenarioMember, keys map[string]string) string {
 	q.Version = 1
 	text := "no answer yet"
 	s.c.ConsumerGroupHeartbeat(q, labClient, func(r *kmsg.ConsumerGroupHeartbeatResponse) { text = s.told(m, r) })
-	synctest.Wait()
+	s.settle()
 	return text
 }
 
