@@ -31,7 +31,7 @@ func (c *Coordinator) JoinGroup(q *kmsg.JoinGroupRequest, from Client, done func
 	case q.Group == "":
 		done(joinError(q.MemberID, kerr.InvalidGroupID))
 		return
-	case !fitRecord(q):
+	case !fitRecord(q, from):
 		done(joinError(q.MemberID, kerr.InvalidRequest))
 		return
 	case timeout < settings.MinSessionTimeout || timeout > settings.MaxSessionTimeout:
@@ -48,9 +48,12 @@ func (c *Coordinator) JoinGroup(q *kmsg.JoinGroupRequest, from Client, done func
 	s.leave()
 }
 
-// fitRecord says whether a group's record can hold what the member says.
-func fitRecord(q *kmsg.JoinGroupRequest) bool {
-	return len(q.ProtocolType) <= stringMax && (q.InstanceID == nil || len(*q.InstanceID) <= stringMax) &&
+// fitRecord says whether a group's record can hold what the member says. Its id
+// is the instance id or the client id, a dash and a UUID.
+func fitRecord(q *kmsg.JoinGroupRequest, from Client) bool {
+	const prefixMax = stringMax - 1 - uuidBytes
+	return len(q.ProtocolType) <= stringMax && len(q.MemberID) <= stringMax && len(from.ClientID) <= prefixMax &&
+		(q.InstanceID == nil || len(*q.InstanceID) <= prefixMax) &&
 		!slices.ContainsFunc(q.Protocols, func(p kmsg.JoinGroupRequestProtocol) bool { return len(p.Name) > stringMax })
 }
 
@@ -341,6 +344,9 @@ func ownProtocols(protocols []kmsg.JoinGroupRequestProtocol) []kmsg.JoinGroupReq
 	}
 	return own
 }
+
+// uuidBytes is the length of a UUID in text.
+const uuidBytes = 36
 
 // newUUID is a random UUID in text, the tail of a member id.
 func newUUID() string {

@@ -46,7 +46,7 @@ type commitOp struct {
 func newCommitOp(c *Coordinator, q *kmsg.OffsetCommitRequest) *commitOp {
 	op := &commitOp{q: q, resp: kmsg.NewPtrOffsetCommitResponse(), names: make([]string, len(q.Topics))}
 	im := c.config.Image()
-	limit := c.config.Settings().OffsetMetadataMaxBytes
+	limit := min(c.config.Settings().OffsetMetadataMaxBytes, stringMax)
 	op.resp.Topics = make([]kmsg.OffsetCommitResponseTopic, len(q.Topics))
 	for i := range q.Topics {
 		t := &q.Topics[i]

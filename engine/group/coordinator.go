@@ -23,8 +23,8 @@ const OffsetsTopic = "__consumer_offsets"
 type Log interface {
 	// Append appends one batch to a partition that this node leads in the given
 	// epoch. It does not wait. done is called once, on any goroutine, maybe
-	// before Append returns, and in the order of the appends of a partition: nil
-	// when the high watermark covers the batch, else why it does not (a
+	// before Append returns: nil when the high watermark covers the batch, in the
+	// order of the appends of a partition; else why it does not, in any order (a
 	// *kerr.Error: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, …).
 	Append(partition int32, epoch record.LeaderEpoch, batch record.Batch, done func(error))
 	// Scan calls fn for every batch of the partition from its log start to where

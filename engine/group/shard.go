@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,10 +163,13 @@ func (s *shard) appended(writes []*write, err error) {
 		s.mu.Unlock()
 		return // resign has told them
 	}
-	if len(s.inflight) < len(writes) || s.inflight[0] != writes[0] {
+	// One that is refused at once, as leadership has gone, overtakes those that
+	// are at the log; it has changed nothing.
+	at := slices.Index(s.inflight, writes[0])
+	if at < 0 || at > 0 && err == nil {
 		panic(fmt.Sprintf("BUG: group: appends to partition %d are done out of order", s.partition))
 	}
-	if s.inflight = s.inflight[len(writes):]; len(s.inflight) == 0 {
+	if s.inflight = slices.Delete(s.inflight, at, at+len(writes)); len(s.inflight) == 0 {
 		s.inflight = nil
 		s.disarm(&s.overdue)
 	}
