@@ -138,8 +138,9 @@ func (m *Manager) Update(quotas map[meta.QuotaEntity]map[string]float64) {
 			delete(m.sensors, key)
 		}
 	}
-	m.generation.Add(1)
+	// In this order: who sees the new generation must not keep the old set.
 	m.set.Store(set)
+	m.generation.Add(1)
 }
 
 // Active reports whether there is a quota of a kind at all.
