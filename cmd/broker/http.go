@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/posthouse/posthouse/engine/metrics"
 )
@@ -127,13 +128,17 @@ func (b *Broker) serveMetrics() http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		select {
-		case turn <- struct{}{}:
-			defer func() { <-turn }()
-		case <-r.Context().Done():
-			return
-		}
-		all := prometheus.Gatherers{process, metrics.Gatherer(b.sources(r.Context(), filter)...)}
+		// The turn ends with the gathering: a client that reads slowly holds up
+		// nobody.
+		all := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			select {
+			case turn <- struct{}{}:
+				defer func() { <-turn }()
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+			return prometheus.Gatherers{process, metrics.Gatherer(b.sources(r.Context(), filter)...)}.Gather()
+		})
 		promhttp.HandlerFor(all, promhttp.HandlerOpts{
 			ErrorLog:      slog.NewLogLogger(b.logger.Handler(), slog.LevelError),
 			ErrorHandling: promhttp.ContinueOnError,

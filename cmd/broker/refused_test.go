@@ -37,7 +37,7 @@ var refusals = []refusal{
 	}, []string{"meta.properties", "cluster.id="}},
 	{"damaged meta.properties", func(t *testing.T, dir string) ([]string, func()) {
 		return nil, replaceIn(t, filepath.Join(dir, "meta.properties"), "node.id=", "node.id=one")
-	}, []string{"DIR/meta.properties", "node.id=one"}},
+	}, []string{"DIR/meta.properties", "node.id=\"one1\""}},
 	{"damaged store", func(t *testing.T, dir string) ([]string, func()) {
 		return nil, overwrite(t, filepath.Join(dir, "__meta", "meta.db"), []byte(strings.Repeat("not a store ", 4096)))
 	}, []string{"DIR/__meta/meta.db"}},
