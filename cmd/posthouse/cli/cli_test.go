@@ -197,3 +197,22 @@ func TestCommandConfig(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A name of 32 KiB makes one long line, not a column of that width.
+func TestTableOfALongName(t *testing.T) {
+	table := NewTable("GROUP", "STATE")
+	table.Row(strings.Repeat("x", 32<<10), "Empty")
+	for range 1000 {
+		table.Row("g", "Stable")
+	}
+	var out strings.Builder
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if n := out.Len(); n > 32<<10+1100*(widthMax+10) {
+		t.Errorf("the table has %d bytes", n)
+	}
+	if line := strings.Split(out.String(), "\n")[2]; line != "g"+strings.Repeat(" ", widthMax-1)+gap+"Stable" {
+		t.Errorf("a row is %q", line)
+	}
+}

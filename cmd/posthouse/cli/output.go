@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,32 +41,45 @@ func (t *Table) Row(cells ...any) {
 // gap is between two columns.
 const gap = "  "
 
+// widthMax bounds the columns, in characters: one name of 32 KiB, which anybody
+// may give a group, must not make every line that long. A longer cell pushes the
+// rest of its own line aside.
+const widthMax = 80
+
 // Write prints the table.
 func (t *Table) Write(w io.Writer) error {
 	widths := make([]int, len(t.Head))
-	for _, row := range append([][]string{t.Head}, t.Rows...) {
+	measure := func(row []string) {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], min(utf8.RuneCountInString(cell), widthMax))
 		}
 	}
-	var b strings.Builder
-	for _, row := range append([][]string{t.Head}, t.Rows...) {
-		var line strings.Builder
-		for i, cell := range row {
-			if i > 0 {
-				line.WriteString(gap)
-			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.Right[i] {
-				line.WriteString(pad + cell)
-			} else {
-				line.WriteString(cell + pad)
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	measure(t.Head)
+	for _, row := range t.Rows {
+		measure(row)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	out := bufio.NewWriter(w) // keeps the first error
+	t.writeRow(out, t.Head, widths)
+	for _, row := range t.Rows {
+		t.writeRow(out, row, widths)
+	}
+	return out.Flush()
+}
+
+func (t *Table) writeRow(out *bufio.Writer, row []string, widths []int) {
+	var line strings.Builder
+	for i, cell := range row {
+		if i > 0 {
+			line.WriteString(gap)
+		}
+		pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
+		if t.Right[i] {
+			line.WriteString(pad + cell)
+		} else {
+			line.WriteString(cell + pad)
+		}
+	}
+	out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
 // Printable keeps names and values that others chose from moving a terminal's
