@@ -73,8 +73,14 @@ func (e *Engine) checkAdvertised(listener string, local, peer netip.AddrPort, no
 		return // the broker stops
 	}
 	e.advertised.mu.Lock()
-	e.advertised.next[listener] = now + advertisedSaidEvery
+	said := e.advertised.next[listener] > now+advertisedCheckEvery // or will be by a later look
+	if !said {
+		e.advertised.next[listener] = now + advertisedSaidEvery
+	}
 	e.advertised.mu.Unlock()
+	if said {
+		return
+	}
 	e.log.Warn("a client came in by an address that is not the advertised one, to which it is sent next: if it cannot go on, set advertised.listeners",
 		"listener", listener, "by", local.String(), "advertised", net.JoinHostPort(end.Host, strconv.Itoa(int(end.Port))), "peer", peer.String(), "err", err)
 }

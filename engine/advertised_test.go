@@ -2,9 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,9 +43,22 @@ func TestAForeignAddressIsWarnedOfOnce(t *testing.T) {
 		clear(b.engine.advertised.next)
 		b.engine.advertised.mu.Unlock()
 	}
-	b.dial().versions()
-	checkAgain()
-	b.dial().versions()
+	var lookups atomic.Int32
+	b.engine.advertised.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		defer lookups.Add(1)
+		a, err := netip.ParseAddr(host)
+		return []netip.Addr{a}, err
+	}
+	for looks := int32(1); looks <= 2; looks++ {
+		checkAgain()
+		b.dial().versions()
+		// A look that is under way would see the image that comes next.
+		for deadline := time.Now().Add(clientTimeout); lookups.Load() < looks; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("nobody looked")
+			}
+		}
+	}
 	if n := log.count(line); n != 0 {
 		t.Fatalf("%d warnings for the advertised address", n)
 	}
