@@ -59,6 +59,16 @@ func TestGroupOfKgo(t *testing.T) {
 	}
 	group := []kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit(), kgo.HeartbeatInterval(100 * time.Millisecond)}
 	one, two := client(group...), client(group...)
+	adm := kadm.NewClient(producer)
+	// What a member has polled and not committed is consumed again by who gets the
+	// partition next: nobody polls before both are there.
+	for both := false; !both; time.Sleep(5 * time.Millisecond) {
+		groups, err := adm.DescribeGroups(ctx, "g")
+		if ctx.Err() != nil {
+			t.Fatalf("the group is not stable: %+v, %v", groups["g"], err)
+		}
+		both = err == nil && groups["g"].State == "Stable" && len(groups["g"].Members) == 2
+	}
 	produce(0, records/2)
 	consume(records/2, one, two)
 	one.Close()
@@ -71,7 +81,6 @@ func TestGroupOfKgo(t *testing.T) {
 			t.Errorf("record %d was consumed %d times", i, n)
 		}
 	}
-	adm := kadm.NewClient(producer)
 	groups, err := adm.DescribeGroups(ctx, "g")
 	if err != nil {
 		t.Fatal(err)
