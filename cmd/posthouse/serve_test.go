@@ -85,8 +85,14 @@ func TestServeDefaults(t *testing.T) {
 	if p.out() != strings.SplitAfter(p.out(), "\n")[0] {
 		t.Errorf("more than the ready line on stdout: %q", p.out())
 	}
-	if strings.Contains(p.err(), "level=WARN") && !strings.Contains(p.err(), "few files") {
-		t.Errorf("warnings in a plain start:\n%s", p.err())
+	for line := range strings.Lines(p.err()) {
+		// What this machine is to blame for: its limit of files, and another broker
+		// that has the metrics' address.
+		ofMachine := strings.Contains(line, "few files") ||
+			strings.Contains(line, "metrics and health are not served") && strings.Contains(line, "address already in use")
+		if strings.Contains(line, "level=WARN") && !ofMachine {
+			t.Errorf("warning in a plain start: %s", line)
+		}
 	}
 }
 
