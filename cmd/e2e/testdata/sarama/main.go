@@ -92,7 +92,17 @@ func value(i int) string { return fmt.Sprintf("value %d of sarama", i) }
 
 // produce sends the values from..to, even ones to partition 0 and odd ones to 1.
 func produce(addr, topic string, config *sarama.Config, from, to int) error {
-	producer, err := sarama.NewAsyncProducer([]string{addr}, config)
+	client, err := sarama.NewClient([]string{addr}, config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	// A producer that sends while its connection is still being opened ("broker not
+	// connected") sends again as waitServed says.
+	if err := connect(client, topic); err != nil {
+		return err
+	}
+	producer, err := sarama.NewAsyncProducerFromClient(client)
 	if err != nil {
 		return err
 	}
@@ -122,6 +132,29 @@ func produce(addr, topic string, config *sarama.Config, from, to int) error {
 			}
 		}
 	}
+}
+
+// connect waits until the connection to the leader of both partitions is open.
+func connect(client sarama.Client, topic string) error {
+	for partition := range int32(2) {
+		leader, err := client.Leader(topic, partition)
+		if err != nil {
+			return err
+		}
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			open, err := leader.Connected()
+			if err != nil {
+				return err
+			}
+			if open {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the leader of partition %d is not connected", partition)
+			}
+		}
+	}
+	return nil
 }
 
 // consume reads both partitions from the start and checks values, keys,
