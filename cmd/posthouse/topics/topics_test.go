@@ -67,7 +67,7 @@ func TestCreateListDelete(t *testing.T) {
 
 	n.run("delete", "orders").Fails(t, 2, "delete 1 topic with all records: confirm it with --yes")
 	n.run("delete", "ordres", "--yes").Fails(t, 1, `topic "ordres" does not exist: did you mean "orders"?`)
-	n.run("delete", "orders", "events", "--yes").Contains(t, "deleted topic events\ndeleted topic orders\n")
+	n.run("delete", "orders", "events", "--yes").Contains(t, "deleted topic events\n", "deleted topic orders\n")
 	n.run("delete", "orders", "--yes", "--if-exists").Contains(t, "topic orders does not exist\n")
 	if got := clitest.Decode[[]listed](t, n.run("list", "--json")); len(got) != 0 {
 		t.Errorf("left: %+v", got)
